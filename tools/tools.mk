@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything around the build: dependencies, the demonstration, style.
+
+DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev libcmocka-dev uthash-dev \
+	libbsd-dev mmdebstrap
+
+C_FILES = $(shell git ls-files '*.c' '*.h')
+
+deps: ## install build and test dependencies with apt
+	$(Q)tools/deps.sh $(DEPS)
+
+quickstart: deps ## build, make a Debian root file system, open a shell in a sandbox
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tools/quickstart.sh $(O)/holdfast
+
+rootfs: ## the Debian root file system that the tests use
+	$(Q)tools/mkrootfs.sh test
+
+lint: ## layering, banned calls, guest pointers, formatting of licence heads
+	$(Q)python3 tools/lint.py
+
+format: ## rewrite sources in the house style
+	clang-format -i $(C_FILES)
+
+install: all ## install into $(PREFIX)
+	install -D -m 0755 $(O)/holdfast $(DESTDIR)$(PREFIX)/bin/holdfast
+
+.PHONY: deps quickstart rootfs lint format install
