@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Where the stub lives in a guest's host process, and what it and the sentry say to each other.
+ * Included by assembly, C, the linker script (after cpp) and the sentry.
+ *
+ *   STUB_BASE   run-time text: the only place from which a stub may make system calls
+ *   +0x1000     the zygote's text and read-only data; unmapped in stubs
+ *   STUB_DATA   private writable page(s): the message header of recvmsg, the zygote's stack
+ *   STUB_OPS    mapping operations, written by the sentry; the stub can only read it
+ */
+#ifndef PLATFORM_STUB_LAYOUT_H
+#define PLATFORM_STUB_LAYOUT_H
+
+#define STUB_BASE      0x7ffff1000000
+#define STUB_RT_SIZE   0x1000
+#define STUB_TEXT_SIZE 0x10000 /* run-time and zygote */
+#define STUB_DATA      0x7ffff1010000
+#define STUB_DATA_SIZE 0x10000
+#define STUB_OPS       0x7ffff1020000
+#define STUB_OPS_PAGES 2
+#define STUB_OPS_SIZE  (STUB_OPS_PAGES * 0x1000)
+#define STUB_END       0x7ffff1030000
+#define STUB_TASK_END  0x7ffffffff000 /* the kernel's TASK_SIZE with four-level page tables */
+
+/* Routines of the run-time text. */
+#define RT_BATCH      0x000
+#define RT_STOP       0x180
+#define RT_CLONE      0x1c0
+#define RT_PARK       0x200
+#define RT_EXIT       0x240
+#define RT_FIRST_PARK 0x280
+/* From here on (and below RT_FIRST_PARK) a thread has nothing left to do for itself. */
+#define RT_FIRST_READY 0x2c0
+
+/* In STUB_DATA: struct msghdr, struct iovec, one byte of payload, control data. */
+#define STUB_MSG     STUB_DATA
+#define STUB_IOV     (STUB_DATA + 0x40)
+#define STUB_PAYLOAD (STUB_DATA + 0x60)
+#define STUB_CMSG    (STUB_DATA + 0x80)
+
+#define STUB_SOCK_FD     0
+#define STUB_FIRST_MAPFD 1
+
+/* One operation: a raw system call, or OP_RECV_FD with the expected descriptor in the first argument. */
+#define OP_SIZE     64
+#define OP_MAX      (STUB_OPS_SIZE / OP_SIZE)
+#define OP_RECV_FD  0x10000
+#define OP_OPTIONAL 1 /* flag: failure doesn't end the batch */
+
+/* CLONE_VM | FS | FILES | SIGHAND | THREAD | SYSVSEM, and nothing else */
+#define STUB_THREAD_FLAGS 0x00050f00
+/* CLONE_PARENT | SIGCHLD */
+#define STUB_FORK_FLAGS 0x00008011
+
+#ifndef __ASSEMBLER__
+#include <stdint.h>
+
+struct stub_op {
+	uint32_t nr, flags;
+	uint64_t a[6];
+	uint64_t pad;
+};
+_Static_assert(sizeof(struct stub_op) == OP_SIZE, "stub op layout");
+
+/* To the zygote. ZYG_HELLO carries the read-only descriptor of the file with the STUB_OPS pages. */
+enum { ZYG_HELLO = 1, ZYG_MAKE = 2 };
+
+struct zyg_req {
+	uint32_t kind, pad;
+	uint64_t ops_off; /* ZYG_MAKE: where in that file the new stub's pages are */
+};
+
+/* From the zygote, with the sentry's end of the stub's socket after a successful ZYG_MAKE. */
+struct zyg_rep {
+	int32_t res;    /* pid or -errno */
+	uint32_t flags; /* ZYG_F_* */
+};
+#define ZYG_F_VDSO_LEFT 1 /* the host sealed its vDSO: it could not be unmapped */
+#endif
+
+#endif

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The zygote: the process that makes stubs. It is started unconfined by the launcher
+ * (platform/zygote.c), strips itself to its own image, and then answers one kind of request from the
+ * sentry: clone a stub. It never runs guest code and never parses anything that a guest wrote.
+ *
+ * Freestanding: no libc, no thread pointer, its stack is an array below. Built with STUB_CFLAGS.
+ *
+ * Stubs are made by clone(CLONE_PARENT), so they are children of the sentry: it can reap them, and
+ * Yama's ptrace_scope=1 lets it trace them.
+ */
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "platform/stub/layout.h"
+
+#define ZYG_SOCK_FD 0
+#define ZYG_OPS_FD  1
+#define ZYG_PAIR_A  2 /* the sentry's end */
+#define ZYG_PAIR_B  3 /* the stub's end */
+
+extern const char stub_rt[];
+void zygote_main(const uintptr_t *sp) __attribute__((noreturn, used));
+
+/* The first bytes of STUB_DATA, see layout.h. */
+__attribute__((section(".stubmsg"), used)) static char msg_area[0x100];
+
+#define ZYGOTE_STACK 16384
+__attribute__((aligned(16), used)) char zygote_stack[ZYGOTE_STACK];
+__asm__(".globl zygote_stack_top\n.set zygote_stack_top, zygote_stack + 16384");
+
+static long sys6(long nr, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+
+#define SYS3(nr, a, b, c)       sys6((nr), (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define SYS5(nr, a, b, c, d, e) sys6((nr), (long)(a), (long)(b), (long)(c), (d), (e), 0)
+
+static void die(int code) __attribute__((noreturn));
+static void die(int code)
+{
+	for (;;)
+		SYS3(SYS_exit_group, code, 0, 0);
+}
+
+/* ---- filters ----
+ *
+ * Both look at the architecture, then at where the instruction is, then at the number. A call from
+ * anywhere else raises SIGSYS (the tracer sees it, an untraced process dies of it). The stub's list is
+ * stacked on the zygote's, and the kernel takes the stricter answer of the two.
+ */
+#define ARG_LO(n) (offsetof(struct seccomp_data, args) + 8 * (n))
+#define ARG_HI(n) (ARG_LO(n) + 4)
+#define IP_LO     offsetof(struct seccomp_data, instruction_pointer)
+
+#define LOAD(off)    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (off))
+#define RET(v)       BPF_STMT(BPF_RET | BPF_K, (v))
+#define JEQ(v, t, f) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(v), (t), (f))
+#define AND(v)       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (uint32_t)(v))
+#define ALLOW_NR(nr) JEQ((nr), 0, 1), RET(SECCOMP_RET_ALLOW)
+#define CHECK_ARCH                                                        \
+ LOAD(offsetof(struct seccomp_data, arch)), JEQ(AUDIT_ARCH_X86_64, 1, 0), \
+	 RET(SECCOMP_RET_KILL_PROCESS)
+/* The text is aligned to its size, so one masked compare tells. */
+#define CHECK_IP(size)                                                            \
+ LOAD(IP_LO + 4), JEQ(STUB_BASE >> 32, 1, 0), RET(SECCOMP_RET_TRAP), LOAD(IP_LO), \
+	 AND(~((size)-1)), JEQ((uint32_t)STUB_BASE, 1, 0), RET(SECCOMP_RET_TRAP)
+/* clone with exactly these flags. The number is lost: comes last. */
+#define ALLOW_CLONE(flags)                                              \
+ LOAD(ARG_HI(0)), JEQ(0, 1, 0), RET(SECCOMP_RET_TRAP), LOAD(ARG_LO(0)), \
+	 JEQ((flags), 0, 1), RET(SECCOMP_RET_ALLOW)
+
+static const struct sock_filter zygote_filter[] = {
+	CHECK_ARCH,
+	CHECK_IP(STUB_TEXT_SIZE),
+	LOAD(offsetof(struct seccomp_data, nr)),
+	/* the zygote's own */
+	ALLOW_NR(SYS_sendmsg),
+	ALLOW_NR(SYS_socketpair),
+	ALLOW_NR(SYS_dup2),
+	ALLOW_NR(SYS_seccomp),
+	ALLOW_NR(SYS_exit_group),
+	/* what stubs need stays allowed here */
+	ALLOW_NR(SYS_mmap),
+	ALLOW_NR(SYS_munmap),
+	ALLOW_NR(SYS_mprotect),
+	ALLOW_NR(SYS_madvise),
+	ALLOW_NR(SYS_recvmsg),
+	ALLOW_NR(SYS_close),
+	ALLOW_NR(SYS_pause),
+	ALLOW_NR(SYS_exit),
+	JEQ(SYS_clone, 1, 0),
+	RET(SECCOMP_RET_TRAP),
+	ALLOW_CLONE(STUB_FORK_FLAGS),
+	ALLOW_CLONE(STUB_THREAD_FLAGS),
+	RET(SECCOMP_RET_TRAP),
+};
+
+static const struct sock_filter stub_filter[] = {
+	CHECK_ARCH,
+	CHECK_IP(STUB_RT_SIZE),
+	LOAD(offsetof(struct seccomp_data, nr)),
+	ALLOW_NR(SYS_mmap),
+	ALLOW_NR(SYS_munmap),
+	ALLOW_NR(SYS_mprotect),
+	ALLOW_NR(SYS_madvise),
+	ALLOW_NR(SYS_recvmsg),
+	ALLOW_NR(SYS_close),
+	ALLOW_NR(SYS_pause),
+	ALLOW_NR(SYS_exit),
+	JEQ(SYS_clone, 1, 0),
+	RET(SECCOMP_RET_TRAP),
+	ALLOW_CLONE(STUB_THREAD_FLAGS),
+	RET(SECCOMP_RET_TRAP),
+};
+
+#define INSTALL(prog) install((prog), sizeof(prog) / sizeof((prog)[0]))
+
+static void install(const struct sock_filter *f, unsigned n)
+{
+	struct sock_fprog p = { (unsigned short)n, (struct sock_filter *)(uintptr_t)f };
+
+	if (SYS3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p))
+		die(20);
+}
+
+/* ---- shedding what exec left us ---- */
+
+/* True when something above us could not be unmapped. A kernel with sealed system mappings refuses to
+ * let its vDSO go, and with it the whole range: then take the rest away in pieces. */
+static int unmap_all(void)
+{
+	const long piece = 1L << 20;
+
+	if (SYS3(SYS_munmap, 0, STUB_BASE, 0))
+		die(21);
+	if (SYS3(SYS_munmap, STUB_DATA + STUB_DATA_SIZE,
+		 STUB_END - (STUB_DATA + STUB_DATA_SIZE), 0))
+		die(22);
+	if (!SYS3(SYS_munmap, STUB_END, STUB_TASK_END - STUB_END, 0))
+		return 0;
+	for (long a = STUB_END; a < STUB_TASK_END; a += piece) {
+		long end = a + piece < STUB_TASK_END ? a + piece : STUB_TASK_END;
+
+		SYS3(SYS_munmap, a, end - a, 0);
+	}
+	return 1;
+}
+
+/* ---- serving ---- */
+
+/* Becomes a stub: the operations page, the socket as descriptor 0, nothing else; the second filter. */
+static void become_stub(uint64_t ops_off) __attribute__((noreturn));
+static void become_stub(uint64_t ops_off)
+{
+	long r = sys6(SYS_mmap, STUB_OPS, STUB_OPS_SIZE, PROT_READ,
+		      MAP_SHARED | MAP_FIXED, ZYG_OPS_FD, (long)ops_off);
+
+	if (r != STUB_OPS || SYS3(SYS_dup2, ZYG_PAIR_B, STUB_SOCK_FD, 0) < 0)
+		die(23);
+	SYS3(SYS_close, ZYG_OPS_FD, 0, 0);
+	SYS3(SYS_close, ZYG_PAIR_A, 0, 0);
+	SYS3(SYS_close, ZYG_PAIR_B, 0, 0);
+	INSTALL(stub_filter);
+	__asm__ volatile("jmp *%0" : : "r"((uintptr_t)STUB_BASE + RT_FIRST_PARK));
+	__builtin_unreachable();
+}
+
+static void reply(int32_t res, uint32_t flags, int fd)
+{
+	struct {
+		struct cmsghdr h;
+		int fd;
+	} c = { { sizeof(struct cmsghdr) + sizeof(int), SOL_SOCKET, SCM_RIGHTS }, fd };
+	struct zyg_rep rep = { res, flags };
+	struct iovec iov = { &rep, sizeof(rep) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		m.msg_control = &c;
+		m.msg_controllen = sizeof(c);
+	}
+	if (SYS3(SYS_sendmsg, ZYG_SOCK_FD, &m, MSG_NOSIGNAL) < 0)
+		die(24);
+}
+
+static void make_stub(uint64_t ops_off, uint32_t flags)
+{
+	int pair[2];
+	long pid = sys6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+			(long)pair, 0, 0);
+
+	if (pid < 0) {
+		reply((int32_t)pid, flags, -1);
+		return;
+	}
+	/* Only 0 and 1 were open, and the kernel takes the lowest free numbers. */
+	if (pair[0] != ZYG_PAIR_A || pair[1] != ZYG_PAIR_B)
+		die(25);
+	pid = SYS5(SYS_clone, STUB_FORK_FLAGS, 0, 0, 0, 0);
+	if (pid == 0)
+		become_stub(ops_off);
+	reply((int32_t)pid, flags, pid > 0 ? ZYG_PAIR_A : -1);
+	SYS3(SYS_close, ZYG_PAIR_A, 0, 0);
+	SYS3(SYS_close, ZYG_PAIR_B, 0, 0);
+}
+
+/* The request's kind, or 0 when the sentry is gone. The descriptor of ZYG_HELLO becomes ZYG_OPS_FD
+ * by being the lowest free one. */
+static uint32_t next_request(struct zyg_req *req)
+{
+	char control[64] __attribute__((aligned(8)));
+	struct iovec iov = { req, sizeof(*req) };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	long n = SYS3(SYS_recvmsg, ZYG_SOCK_FD, &m, MSG_CMSG_CLOEXEC);
+
+	if (n == -4) /* EINTR */
+		return ~0U;
+	return n == sizeof(*req) ? req->kind : 0;
+}
+
+/* @sp: the initial stack (argc, argv). argv[0] is "d" when we must stay dumpable, since the launcher
+ * could not get a user namespace for us: then that is the only way the sentry may trace stubs. */
+void zygote_main(const uintptr_t *sp)
+{
+	const char *mode = (const char *)sp[1];
+	uint32_t flags = 0;
+	struct zyg_req req;
+
+	if (mode[0] != 'd' && SYS3(SYS_prctl, PR_SET_DUMPABLE, 0, 0))
+		die(26);
+	if (unmap_all())
+		flags |= ZYG_F_VDSO_LEFT;
+	INSTALL(zygote_filter);
+	for (;;) {
+		uint32_t kind = next_request(&req);
+
+		if (kind == 0)
+			die(0);
+		if (kind == ZYG_HELLO)
+			reply(0, flags, -1);
+		else if (kind == ZYG_MAKE)
+			make_stub(req.ops_off, flags);
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Memory files: all guest memory, and every page of tmpfs and of the writable layer, is a range of
+ * one of these. An mfile is a host file of pages (unlinked tmpfs file, or a host file that the
+ * gofer donated) which both the sentry and stubs can map.
+ *
+ * Two kinds:
+ *   allocating  made here; ranges are handed out with a reference count per page, and a range whose
+ *               count falls to zero is punched out of the file, so it takes no memory
+ *   host file   wraps a descriptor of the gofer's; offsets are the file's own, no allocation; it may
+ *               be truncated under us, so every access goes through safecopy (sentry/mm/safecopy.h)
+ *
+ * Each allocating mfile has a second, read-only descriptor: stubs that share its pages copy-on-write
+ * get only that, so a stub that is taken over can't write to its parent's memory.
+ *
+ * The sentry's own mapping is made in chunks on first use and cached; mfile_ptr() is lock-free on a
+ * hit. Ranges within one chunk are contiguous in the sentry.
+ *
+ * Lock order: mm.mu > INODE_PAGES > mfile.mu (RANK_MFILE).
+ */
+#ifndef SENTRY_MM_MFILE_H
+#define SENTRY_MM_MFILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct mfile;
+
+#define MFILE_CHUNK_SHIFT 26 /* 64 MiB: unit of the sentry's own mappings */
+#define MFILE_CHUNK_SIZE (1UL << MFILE_CHUNK_SHIFT)
+
+/* Makes a pair of descriptors of one new, empty, unlinked file: [0] read-write, [1] read-only.
+ * 0 or -errno. Set once at start (the gofer's memory service; a plain memfd in unit tests). */
+typedef int (*mfile_provider_fn)(int fds[2]);
+void mfile_set_provider(mfile_provider_fn fn);
+
+/* A new allocating mfile; err_ptr on failure. @name is for debug output. */
+struct mfile *mfile_create(const char *name);
+/* Wraps @fd of a host file (takes ownership, also on failure). @writable: stubs may be given it for
+ * shared writable mappings. */
+struct mfile *mfile_wrap_host(int fd, bool writable);
+struct mfile *mfile_get(struct mfile *mf);
+void mfile_put(struct mfile *mf);
+
+/* Descriptors, borrowed. rofd equals rwfd for a host file opened read-only; -1: no such right. */
+int mfile_rwfd(const struct mfile *mf);
+int mfile_rofd(const struct mfile *mf);
+bool mfile_is_host(const struct mfile *mf);
+uint64_t mfile_id(const struct mfile *mf);
+
+/* A range of @len bytes (page multiple) with one reference on each page; sparse: takes no memory
+ * until touched, reads as zeroes. -ENOMEM when the sandbox's limit is reached. */
+int __must_check mfile_alloc(struct mfile *mf, uint64_t len, uint64_t *ret_off);
+/* The same at a given place, so that what is adjacent for the guest is adjacent in the file and merges
+ * in the host (growing a heap or a stack). False when it isn't free: then use mfile_alloc(). */
+bool __must_check mfile_alloc_at(struct mfile *mf, uint64_t off, uint64_t len);
+/* One more / one less reference on each page of the range. Pages at zero are freed and punched. No-ops
+ * on host files. */
+void mfile_range_get(struct mfile *mf, uint64_t off, uint64_t len);
+void mfile_range_put(struct mfile *mf, uint64_t off, uint64_t len);
+/* Length (<= @len) from @off on in which every page has exactly one reference; 0 if the first hasn't. */
+uint64_t mfile_range_exclusive(struct mfile *mf, uint64_t off, uint64_t len);
+/* Frees the memory below the range without giving the range up (MADV_DONTNEED, hole punching). */
+void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len);
+/* Bytes of memory that the range really occupies now (mincore, st_blocks, RSS); by SEEK_DATA/HOLE. */
+uint64_t mfile_range_resident(struct mfile *mf, uint64_t off, uint64_t len);
+
+/*
+ * Host address of byte @off. *ret_len holds the length wanted and is cut to what is contiguous. NULL when the
+ * chunk can't be mapped. Valid as long as the caller holds a reference on @mf. Reading or writing it
+ * may SIGBUS: only through safecopy, unless the range is one that the sentry alone owns.
+ */
+void *mfile_ptr(struct mfile *mf, uint64_t off, uint64_t *ret_len);
+/* Like mfile_ptr, for reading only (works on read-only host files). */
+const void *mfile_cptr(struct mfile *mf, uint64_t off, uint64_t *ret_len);
+
+/* Bytes allocated (reserved) in all mfiles. */
+uint64_t mfile_total_reserved(void);
+
+#endif
