@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The loop of a task's sentry thread: look at signals and stops, run the guest, serve what it did.
+ *
+ * Everything that wants a task's attention sets a flag of the task and calls task_interrupt(); the loop
+ * looks at the flags after it has announced in_guest and before it enters the guest, so no request is
+ * lost, and a request to a task that isn't in its guest costs no host call.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "sentry/kernel/process.h"
+#include "sentry/kernel/ptrace.h"
+#include "sentry/mm/mm.h"
+#include "sentry/mm/usermem.h"
+
+static __thread struct task *current;
+
+struct task *current_task(void)
+{
+	return current;
+}
+
+static bool needs_attention(const struct task *t)
+{
+	return atomic_load(&t->sigpending) || atomic_load(&t->interrupted) ||
+	       atomic_load(&t->exiting);
+}
+
+static bool in_call(const struct task *t)
+{
+	return (int64_t)t->regs.orig_rax >= 0;
+}
+
+/* A result that only signal_deliver() may turn into what the guest sees. */
+static bool is_restart_code(const struct task *t)
+{
+	int64_t r = (int64_t)t->regs.rax;
+
+	return r <= -ERESTARTSYS && r >= -ERESTART_RESTARTBLOCK && r != -ENOIOCTLCMD;
+}
+
+/* Stops and signals. The interruption is taken back first: whoever asks from now on is seen by the next
+ * round. */
+static void attend(struct task *t)
+{
+	atomic_store(&t->interrupted, false);
+	if (atomic_load(&t->exiting))
+		return;
+	if (ptrace_active(t))
+		ptrace_pending_stops(t);
+	signal_deliver(t, in_call(t));
+	t->regs.orig_rax = (uint64_t)-1;
+}
+
+static void serve_call(struct task *t, const struct plat_trap *trap)
+{
+	if (unlikely(trap->compat)) {
+		/* As a kernel without IA32 emulation: int 0x80 is a bad instruction. */
+		t->regs.orig_rax = (uint64_t)-1;
+		signal_force_fault(t, SIGSEGV, SI_KERNEL, 0);
+		return;
+	}
+	t->in_syscall = true;
+	t->sysno = (long)t->regs.orig_rax;
+	t->regs.rax = (uint64_t)-ENOSYS;
+	if (ptrace_syscall_enter(t) && (likely(!t->seccomp_mode) || seccomp_check(t)))
+		task_syscall_entry(t);
+	ptrace_syscall_exit(t);
+	if (unlikely(needs_attention(t) || t->has_saved_blocked || is_restart_code(t)))
+		attend(t);
+	t->regs.orig_rax = (uint64_t)-1;
+	t->in_syscall = false;
+}
+
+static void serve_fault(struct task *t, const struct plat_trap *trap)
+{
+	int code = 0, sig = mm_handle_fault(t, trap, &code);
+
+	t->usage.minflt++;
+	if (sig)
+		signal_force_fault(t, sig, code, trap->addr);
+}
+
+static void run_guest(struct task *t)
+{
+	struct plat_trap trap;
+	enum plat_event ev;
+
+	if (ptrace_active(t))
+		ptrace_prepare_run(t);
+	atomic_store(&t->in_guest, true); /* seq_cst: before the flags are read */
+	if (unlikely(needs_attention(t))) {
+		atomic_store(&t->in_guest, false);
+		return;
+	}
+	ev = plat->ctx_switch(t->ctx, &t->regs, &trap);
+	atomic_store_explicit(&t->in_guest, false, memory_order_release);
+	if (likely(ev == PLAT_SYSCALL)) {
+		serve_call(t, &trap);
+		return;
+	}
+	t->regs.orig_rax = (uint64_t)-1;
+	switch (ev) {
+	case PLAT_FAULT:
+		serve_fault(t, &trap);
+		break;
+	case PLAT_EXCEPTION:
+		signal_force_fault(t, trap.signo, trap.code, trap.addr);
+		break;
+	case PLAT_DEAD:
+		log_debug("task %d: host process is gone", task_tid(t));
+		task_group_exit(t, SIGKILL);
+		break;
+	case PLAT_SYSCALL:
+	case PLAT_INTERRUPTED:
+	case PLAT_EVENT_COUNT:
+		break;
+	}
+}
+
+/* What can be done only on the new thread: its context, FP state, CLONE_CHILD_SETTID. */
+static bool begin(struct task *t)
+{
+	struct plat_ctx *ctx;
+	int tid = task_tid(t);
+	clockid_t clk;
+
+	ctx = plat->ctx_create(mm_plat_as(t->mm));
+	if (is_err(ctx)) {
+		log_error("task %d: no host thread: %s", tid,
+			  strerror((int)-ptr_err(ctx)));
+		return false;
+	}
+	mutex_lock(&t->mu);
+	t->ctx = ctx;
+	if (pthread_getcpuclockid(pthread_self(), &clk) == 0) {
+		t->host_cpu_clock = clk;
+		t->host_clock_ok = true;
+	}
+	mutex_unlock(&t->mu);
+	if (t->start_fp ? plat->ctx_set_fp(ctx, t->start_fp) : plat->ctx_init_fp(ctx))
+		return false;
+	free(t->start_fp);
+	t->start_fp = NULL;
+	/* man 2 clone: errors are lost. */
+	if (!gaddr_is_null(t->set_child_tid) && copyout_obj(t, t->set_child_tid, &tid))
+		log_debug("task %d: CLONE_CHILD_SETTID: bad address", tid);
+	return true;
+}
+
+static void idle_check(void)
+{
+	bool idle;
+
+	mutex_lock(&kernel.tasks_mu);
+	idle = kernel.init_pidns->ntasks == 0;
+	mutex_unlock(&kernel.tasks_mu);
+	if (idle && kernel_on_idle)
+		kernel_on_idle();
+}
+
+void *task_main(void *arg)
+{
+	struct task *t = arg;
+
+	current = t;
+	atomic_store(&t->state, TASK_RUNNING);
+	if (!begin(t))
+		task_group_exit(t, SIGKILL);
+	while (!atomic_load(&t->exiting)) {
+		if (needs_attention(t))
+			attend(t);
+		else
+			run_guest(t);
+	}
+	task_do_exit(t);
+	current = NULL;
+	task_put(t);
+	idle_check();
+	return NULL;
+}
+
+/* Faults of the sentry's own stay unblocked (safecopy); all else is for the main thread. */
+static void init_attr(pthread_attr_t *attr)
+{
+	sigset_t set;
+
+	sigfillset(&set);
+	sigdelset(&set, SIGSEGV);
+	sigdelset(&set, SIGBUS);
+	sigdelset(&set, SIGFPE);
+	sigdelset(&set, SIGILL);
+	sigdelset(&set, SIGTRAP);
+	pthread_attr_init(attr);
+	pthread_attr_setdetachstate(attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(attr, TASK_STACK_SIZE);
+	pthread_attr_setsigmask_np(attr, &set);
+}
+
+int task_start_thread(struct task *t)
+{
+	pthread_attr_t attr;
+	int err;
+
+	init_attr(&attr);
+	task_get(t); /* the thread's own reference */
+	err = pthread_create(&t->thread, &attr, task_main, t);
+	pthread_attr_destroy(&attr);
+	if (err) {
+		task_put(t);
+		return -EAGAIN;
+	}
+	return 0;
+}
+
+void task_start(struct task *t)
+{
+	if (task_start_thread(t) == 0)
+		return;
+	log_error("can't start a thread for the first process");
+	task_group_exit(t, SIGKILL);
+	task_do_exit(t);
+}
+
+/* ---- sleeping for somebody who answers only to SIGKILL ---- */
+
+void task_wake_killable(struct task *t)
+{
+	atomic_fetch_add(&t->kill_word, 1);
+	(void)syscall(SYS_futex, &t->kill_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL,
+		      0); /* host: futex */
+}
+
+static long wait_word(struct task *t, bool (*done)(struct task *t), bool killable)
+{
+	long r = 0;
+
+	atomic_store(&t->kill_waiting, true);
+	for (;;) {
+		uint32_t v = atomic_load(&t->kill_word);
+
+		if (done(t))
+			break;
+		if (killable && signal_fatal_pending(t)) {
+			r = -EINTR;
+			break;
+		}
+		(void)syscall(SYS_futex, &t->kill_word, FUTEX_WAIT_PRIVATE, v, NULL, NULL,
+			      0); /* host: futex */
+	}
+	atomic_store(&t->kill_waiting, false);
+	return r;
+}
+
+long task_wait_killable(struct task *t, bool (*done)(struct task *t))
+{
+	return wait_word(t, done, true);
+}
+
+/* For a task that is exiting already: @done itself looks for SIGKILL. */
+void task_wait_done(struct task *t, bool (*done)(struct task *t))
+{
+	(void)wait_word(t, done, false);
+}
