@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What fs*.c share.
+ *
+ * Lock order: inode.mu > mm.mu > gf_inode.io_mu (LOWER) > gf_super.inodes_mu (GOFER_INODES) > channel
+ * Field key: (I) inodes_mu   (o) io_mu   (c) const   (a) atomic
+ */
+#ifndef SENTRY_FS_GOFER_FS_H
+#define SENTRY_FS_GOFER_FS_H
+
+#include <uthash.h>
+
+#include "sentry/fs/gofer/client.h"
+#include "sentry/vfs/vfs.h"
+
+struct mfile;
+
+#define GOFER_FS_MAGIC 0x01021997        /* V9FS_MAGIC, as other sandboxes show such mounts */
+#define GF_ATTR_WINDOW_NS 1000000        /* attributes this fresh aren't asked for again */
+
+struct gf_super {
+	struct super sb;
+	struct gofer_client *client; /* (c) reference */
+	bool readonly;               /* (c) the gofer refuses changes anyway */
+	struct mutex inodes_mu;
+	struct gf_inode *inodes;     /* (I) by identity; borrowed */
+};
+
+struct gf_id { /* a host file: the birth time tells a reused number from the old file */
+	uint64_t dev, ino;
+	int64_t btime_ns;
+};
+
+struct gf_inode {
+	struct inode i;
+	struct gf_id id;             /* (c) */
+	bool hashed;                 /* (I) */
+	UT_hash_handle hh;
+	_Atomic uint64_t node;       /* replaced by that of the newest walk */
+	_Atomic int64_t attr_ns;     /* when the attributes came; 0: ask again */
+	char *target;                /* (c) of a symlink */
+	struct mutex io_mu;          /* RANK_LOWER */
+	struct mfile *ro, *rw;       /* (o) open host file; kept while users > 0 */
+	unsigned users;              /* (o) open files and mappings */
+	struct vm_object vmo;
+};
+
+static inline struct gf_inode *GF(struct inode *i)
+{
+	return container_of(i, struct gf_inode, i);
+}
+
+static inline struct gf_super *GF_SB(struct super *sb)
+{
+	return container_of(sb, struct gf_super, sb);
+}
+
+static inline struct gofer_client *gf_client(struct inode *i)
+{
+	return GF_SB(i->sb)->client;
+}
+
+/* fs.c */
+struct inode *gf_iget(struct super *sb, uint64_t node, const struct gofer_attr *a, char *target);
+void gf_update(struct inode *inode, const struct gofer_attr *a);
+int gf_getattr(struct inode *inode);
+
+/* fs_file.c */
+extern const struct file_ops gf_file_fops;
+extern const struct vm_object_ops gf_object_ops;
+int gf_open(struct inode *inode, struct file *f);
+/* The open host file, opened if need be: reference or err_ptr. */
+struct mfile *gf_mfile(struct gf_inode *gi, bool write);
+/* A descriptor that came with the creation: kept for the open that follows. */
+void gf_keep_fd(struct gf_inode *gi, int fd);
+int gf_truncate(struct inode *inode, uint64_t size);
+
+/* fs_dir.c */
+extern const struct inode_ops gf_inode_ops;
+extern const struct file_ops gf_dir_fops;
+
+#endif

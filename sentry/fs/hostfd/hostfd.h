@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Guest files over descriptors that the sandbox was given at its start (stdio). */
+#ifndef SENTRY_FS_HOSTFD_HOSTFD_H
+#define SENTRY_FS_HOSTFD_HOSTFD_H
+
+struct file;
+
+/* Starts the watcher. Once, before the seccomp filter; SIGPIPE is ignored from then on. */
+void hostfd_init(void);
+
+/*
+ * A guest file over @hostfd, which it owns from now on (also on failure). @flags: O_* of the guest's
+ * side (access mode, O_APPEND ...). Its O_NONBLOCK is the guest's own: the host description, which
+ * others share, is never changed. err_ptr(-errno of fstat).
+ */
+struct file *hostfd_create_file(int hostfd, unsigned flags);
+
+#endif

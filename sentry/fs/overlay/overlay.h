@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The writable root: a tmpfs over the image, which is attach point @attach of the gofer. */
+#ifndef SENTRY_FS_OVERLAY_OVERLAY_H
+#define SENTRY_FS_OVERLAY_OVERLAY_H
+
+struct gofer_client;
+struct super;
+
+struct super *overlay_create_super(struct gofer_client *c, unsigned attach, unsigned long flags);
+
+#endif

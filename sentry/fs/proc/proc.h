@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* procfs (man 5 proc). */
+#ifndef SENTRY_FS_PROC_PROC_H
+#define SENTRY_FS_PROC_PROC_H
+
+#include <stdbool.h>
+
+struct file;
+struct pid;
+
+/* Registers proc. */
+void proc_init(void);
+
+/* The process whose /proc/PID directory @f is, for pidfd_send_signal(2) and friends: borrowed from @f, or
+ * NULL. */
+struct pid *proc_dir_pid(struct file *f);
+
+#endif

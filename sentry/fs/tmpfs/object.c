@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Mapping a file (vm_object). The first translation moves the file into an mfile of its own, since the
+ * stub gets that mfile's descriptor. Pages of the image that nobody has written to are mapped from the
+ * host file, so sandboxes share the host's page cache.
+ *
+ * Everything here runs with mm.mu held: no inode.mu, and no call that drops mappings. That is why a shared
+ * writable mapping of an image's file copies its range up beforehand, in ->mmap (file.c).
+ */
+#include "base/alloc.h"
+#include "sentry/fs/tmpfs/priv.h"
+
+static struct tm_file *FILE_OF(struct vm_object *o)
+{
+	return container_of(o, struct tm_file, vmo);
+}
+
+static void object_get(struct vm_object *o)
+{
+	struct tm_file *f = FILE_OF(o);
+
+	inode_get(&f->ti->i);
+	atomic_fetch_add(&f->uses, 1);
+}
+
+static void object_put(struct vm_object *o)
+{
+	struct tm_file *f = FILE_OF(o);
+
+	mutex_lock(&f->mu);
+	if (atomic_fetch_sub(&f->uses, 1) == 1)
+		tm_disown_locked(f);
+	mutex_unlock(&f->mu);
+	inode_put(&f->ti->i);
+}
+
+/* Allocates at a fault: how much of the hole of @n pages, of which @avail are in the file and wanted. */
+static uint64_t fault_pages(struct tm_file *f, uint64_t page, uint64_t n)
+{
+	if (page << PAGE_SHIFT < f->lower_end)
+		return MIN(n, (uint64_t)TM_CLUSTER);
+	if (atomic_load(&TM_SB(f->ti->i.sb)->max_pages))
+		return MIN(n, (uint64_t)TM_FAULT_PAGES);
+	return n; /* sparse: costs nothing until it is touched */
+}
+
+static int translate_lower(struct tm_file *f, uint64_t off, uint64_t max, uint64_t *len,
+			   struct mfile **ret_mf, uint64_t *ret_off)
+{
+	struct mfile *mf = lower_open(f->ti->lower);
+
+	if (is_err(mf))
+		return -EFAULT;
+	*len = MIN(max, page_up(f->lower_end) - off);
+	*ret_mf = mf;
+	*ret_off = off;
+	return 0;
+}
+
+static int object_translate(struct vm_object *o, uint64_t off, uint64_t *len, bool write,
+			    struct mfile **ret_mf, uint64_t *ret_off)
+{
+	struct tm_file *f = FILE_OF(o);
+	uint64_t size = page_up(atomic_load(&f->ti->i.size)), hole, page = off >> PAGE_SHIFT;
+
+	if (off >= size)
+		return -EFAULT;
+	uint64_t max = MIN(MAX(*len, PAGE_SIZE), size - off);
+	AUTO_LOCK(&f->mu);
+	struct tm_extent *e = tm_extent_find_locked(f, page, &hole);
+	if (!e) {
+		uint64_t n = MIN(hole, max >> PAGE_SHIFT);
+
+		if (off < f->lower_end && !write)
+			return translate_lower(f, off, n << PAGE_SHIFT, len, ret_mf, ret_off);
+		if (tm_populate_locked(f, page, fault_pages(f, page, n)))
+			return -EFAULT; /* no space: SIGBUS, as on Linux */
+		e = tm_extent_find_locked(f, page, &hole);
+		if (!e)
+			return -EFAULT;
+	}
+	if (tm_own_locked(f))
+		return -EFAULT;
+	uint64_t at = off - (e->page << PAGE_SHIFT);
+	*len = MIN(max, (e->npages << PAGE_SHIFT) - at);
+	*ret_mf = mfile_get(f->own);
+	*ret_off = e->off + at;
+	return 0;
+}
+
+static void object_mapped(struct vm_object *o, struct mm *mm, gaddr_t addr, uint64_t len,
+			  uint64_t off, bool shared_writable)
+{
+	struct tm_file *f = FILE_OF(o);
+
+	(void)mm, (void)addr, (void)len, (void)off;
+	if (!shared_writable)
+		return;
+	AUTO_LOCK(&f->mu);
+	f->writable_maps++;
+}
+
+static void object_unmapped(struct vm_object *o, struct mm *mm, gaddr_t addr, uint64_t len,
+			    uint64_t off, bool shared_writable)
+{
+	struct tm_file *f = FILE_OF(o);
+
+	(void)mm, (void)addr, (void)len, (void)off;
+	if (!shared_writable)
+		return;
+	AUTO_LOCK(&f->mu);
+	if (f->writable_maps)
+		f->writable_maps--;
+}
+
+const struct vm_object_ops tm_object_ops = {
+	.get = object_get,
+	.put = object_put,
+	.translate = object_translate,
+	.mapped = object_mapped,
+	.unmapped = object_unmapped,
+};
+
+void tm_moved(struct tm_file *f, uint64_t off, uint64_t len)
+{
+	if (atomic_load(&f->uses))
+		mm_object_moved(&f->vmo, off, len);
+}
