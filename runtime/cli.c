@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Global options and the table of commands. */
+#include "runtime/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "platform/platform.h"
+
+struct globals globals;
+
+static const struct command *const commands[] = {
+	&cmd_run,  &cmd_do,	&cmd_create, &cmd_start, &cmd_exec, &cmd_state,	   &cmd_list,
+	&cmd_ps,   &cmd_kill, &cmd_wait,   &cmd_delete, &cmd_spec, &cmd_features,
+};
+
+static const struct opt global_opts[] = {
+	{ "root", 0, OPT_STR, &globals.root, "DIR", "state directory (/run/holdfast)" },
+	{ "log", 0, OPT_STR, &globals.log, "FILE", "append log records to FILE" },
+	{ "log-format", 0, OPT_STR, &globals.log_format, "FORMAT", "text or json" },
+	{ "debug", 0, OPT_FLAG, &globals.debug, NULL, "log more" },
+	{ "platform", 0, OPT_STR, &globals.platform, "NAME", "how guest code runs: auto, ptrace" },
+	{ "network", 0, OPT_STR, &globals.network, "MODE", "none" },
+	{ "strace", 0, OPT_FLAG, &globals.strace, NULL,
+	  "log every system call of the guest, decoded" },
+	{ "rootless", 0, OPT_STR, &globals.rootless, "MODE", "auto, true or false (as in runc)" },
+	{ "systemd-cgroup", 0, OPT_FLAG, &globals.systemd_cgroup, NULL,
+	  "accepted for compatibility" },
+	{ "version", 'v', OPT_FLAG, &globals.version, NULL, "print the version" },
+	{ 0 },
+};
+
+int cli_fail(const char *fmt, ...)
+{
+	char buf[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(buf, sizeof(buf), fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "holdfast: %s\n", buf);
+	if (log_fd() >= 0)
+		log_error("%s", buf);
+	return 1;
+}
+
+static void usage(void)
+{
+	printf("NAME\n  holdfast - run programs in a sandbox with a kernel of its own\n\n"
+	       "SYNOPSIS\n  holdfast [global options] COMMAND [options] [arguments]\n\nCOMMANDS\n");
+	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
+		printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	printf("\nGLOBAL OPTIONS\n");
+	opts_print(global_opts);
+	printf("\n`holdfast COMMAND --help` describes a command.\n");
+}
+
+static int open_log(void)
+{
+	enum log_format f = LOG_TEXT;
+	int fd = -1;
+
+	if (globals.log_format && !strcmp(globals.log_format, "json"))
+		f = LOG_JSON;
+	else if (globals.log_format && strcmp(globals.log_format, "text") != 0)
+		return cli_fail("unknown log format '%s'", globals.log_format);
+	if (globals.log) {
+		fd = open(globals.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+		if (fd < 0)
+			return cli_fail("cannot open log %s: %s", globals.log, strerror(errno));
+	}
+	log_init(fd, f, globals.debug ? LOG_DEBUG : LOG_WARN, "cli");
+	return 0;
+}
+
+/* The state directory as an absolute path: a daemonised part of us may have another cwd. */
+static int resolve_root(void)
+{
+	AUTO_FREE char *cwd = NULL;
+
+	if (!globals.root)
+		globals.root = statedir_default_root();
+	if (globals.root[0] == '/')
+		return 0;
+	cwd = getcwd(NULL, 0);
+	if (!cwd)
+		return cli_fail("cannot read the current directory: %s", strerror(errno));
+	globals.root = kasprintf("%s/%s", cwd, globals.root);
+	return 0;
+}
+
+static int run_command(const struct command *c, int argc, char **argv)
+{
+	int n = opts_parse(c->opts, argc, argv, c->passthrough);
+
+	if (n == -2) {
+		command_help(c);
+		return 0;
+	}
+	if (n < 0)
+		return 1;
+	if (n < c->min_args || (c->max_args >= 0 && n > c->max_args))
+		return cli_fail("%s: wrong number of arguments; usage: holdfast %s %s", c->name,
+				c->name, c->synopsis);
+	return c->run(n, argv);
+}
+
+int cli_main(int argc, char **argv)
+{
+	int n = opts_parse(global_opts, argc, argv, true);
+
+	if (n == -2 || (n >= 1 && !strcmp(argv[0], "help"))) {
+		usage();
+		return 0;
+	}
+	if (n < 0)
+		return 1;
+	if (globals.version) {
+		printf("holdfast version %s\nspec: %s\n", HOLDFAST_VERSION, OCI_SPEC_VERSION);
+		return 0;
+	}
+	if (n == 0) {
+		usage();
+		return 1;
+	}
+	if (globals.platform && !platform_find(globals.platform))
+		return cli_fail("unknown platform '%s'", globals.platform);
+	if (globals.network && strcmp(globals.network, "none") != 0)
+		return cli_fail("network mode '%s' is not available; only 'none' is",
+				globals.network);
+	if (open_log() || resolve_root())
+		return 1;
+	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(argv[0], commands[i]->name))
+			return run_command(commands[i], n - 1, argv + 1);
+	return cli_fail("unknown command '%s' (see holdfast --help)", argv[0]);
+}

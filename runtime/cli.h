@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command line: global options, commands, and what they share. */
+#ifndef RUNTIME_CLI_H
+#define RUNTIME_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/compiler.h"
+#include "runtime/opts.h"
+#include "runtime/spec.h"
+#include "runtime/statedir.h"
+
+#define HOLDFAST_VERSION "0.1.0"
+#define OCI_SPEC_VERSION "1.2.0"
+
+struct globals {
+	const char *root, *log, *log_format, *platform, *network, *rootless;
+	bool debug, strace, systemd_cgroup, version;
+};
+extern struct globals globals;
+
+int cli_main(int argc, char **argv);
+
+/* Prints "holdfast: <message>" to fd 2 and the log, as the last error record. Returns 1. */
+int cli_fail(const char *fmt, ...) __printf(1, 2) __cold;
+
+extern const struct command cmd_run, cmd_create, cmd_start, cmd_exec, cmd_state, cmd_list, cmd_ps, cmd_kill,
+	cmd_delete, cmd_wait, cmd_spec, cmd_features, cmd_do;
+
+/* cli_container.c: shared by commands. */
+
+/* Opens container @id or prints why not (NULL). */
+struct statedir *cli_open(const char *id);
+/* "creating", "created", "running" or "stopped", from the sentry if it lives. */
+const char *cli_status(struct statedir *s);
+/* One control request; the reply (new reference) or NULL. *ret_why (heap) says why not. */
+json_t *cli_request(struct statedir *s, json_t *req, char **ret_why);
+/* Removes a container whose sentry is gone (or kills it first). 0 or -1 after a message. */
+int cli_destroy(struct statedir *s, bool force);
+/* The exit status that a stopped container left, 255 when it left none. */
+int cli_exit_status(struct statedir *s);
+
+/* attach.c: the user's terminal against a session's byte stream. */
+struct attach;
+/* Puts the terminal on fd 0 into raw mode (restored at exit, whatever ends us) and returns the other end
+ * of the stream to hand to the sentry in *ret_fd. NULL when fd 0 is no terminal. */
+struct attach *attach_begin(int *ret_fd, unsigned *rows, unsigned *cols);
+/* Relays until @control (the connection that will carry the exit status) has an answer: new reference, or
+ * NULL when the sandbox died. Window size changes are sent on a connection made with @resize. */
+json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsigned rows, unsigned cols),
+		   void *arg);
+void attach_end(struct attach *a);
+
+#endif

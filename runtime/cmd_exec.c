@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/* exec: another process in a running container. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "runtime/cli.h"
+#include "runtime/console_socket.h"
+#include "runtime/control.h"
+
+static struct {
+	const char *cwd, *user, *process, *pid_file, *console_socket;
+	struct opt_list env, gids, caps;
+	bool tty, detach, no_new_privs;
+} o;
+
+static const struct opt exec_opts[] = {
+	{ "tty", 't', OPT_FLAG, &o.tty, NULL, "give it a terminal" },
+	{ "env", 'e', OPT_LIST, &o.env, "NAME=VALUE", "set an environment variable (repeatable)" },
+	{ "cwd", 0, OPT_STR, &o.cwd, "DIR", "working directory" },
+	{ "user", 'u', OPT_STR, &o.user, "UID[:GID]", "run as this user" },
+	{ "additional-gids", 'g', OPT_LIST, &o.gids, "GID", "supplementary group (repeatable)" },
+	{ "cap", 'c', OPT_LIST, &o.caps, "CAP", "add a capability (repeatable)" },
+	{ "no-new-privs", 0, OPT_FLAG, &o.no_new_privs, NULL, "set no_new_privs" },
+	{ "process", 'p', OPT_STR, &o.process, "FILE", "take the OCI process object from FILE" },
+	{ "detach", 'd', OPT_FLAG, &o.detach, NULL, "don't wait for its end" },
+	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the process's pid there" },
+	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
+	  "unix socket to send the terminal's master to" },
+	{ 0 },
+};
+
+/* A number or -1. */
+static long parse_id(const char *s, const char **ret_end)
+{
+	char *end;
+	unsigned long v;
+
+	if (*s < '0' || *s > '9')
+		return -1;
+	v = strtoul(s, &end, 10);
+	*ret_end = end;
+	return v < UINT32_MAX ? (long)v : -1;
+}
+
+static int set_user(json_t *proc)
+{
+	const char *end = "";
+	long uid = parse_id(o.user, &end), gid = 0;
+
+	if (uid >= 0 && *end == ':')
+		gid = parse_id(end + 1, &end);
+	if (uid < 0 || gid < 0 || *end)
+		return cli_fail("--user %s: not of the form UID[:GID]", o.user);
+	json_object_set_new(proc, "user", json_pack("{s:I, s:I}", "uid", (json_int_t)uid, "gid",
+						    (json_int_t)gid));
+	if (uid != 0)
+		json_object_del(proc, "capabilities");
+	return 0;
+}
+
+/* Later settings of a variable win. */
+static void add_env(json_t *proc)
+{
+	json_t *env = json_object_get(proc, "env");
+
+	if (!json_is_array(env)) {
+		env = json_array();
+		json_object_set_new(proc, "env", env);
+	}
+	for (unsigned i = 0; i < o.env.n; i++) {
+		size_t n = strcspn(o.env.v[i], "=") + 1;
+		size_t k = 0;
+
+		while (k < json_array_size(env)) {
+			if (!strncmp(json_string_value(json_array_get(env, k)) ?: "", o.env.v[i], n))
+				json_array_remove(env, k);
+			else
+				k++;
+		}
+		json_array_append_new(env, json_string(o.env.v[i]));
+	}
+}
+
+static void add_caps(json_t *proc)
+{
+	static const char *const sets[] = { "bounding", "effective", "permitted" };
+	json_t *caps = json_object_get(proc, "capabilities");
+
+	if (!o.caps.n)
+		return;
+	if (!caps) {
+		caps = json_object();
+		json_object_set_new(proc, "capabilities", caps);
+	}
+	for (unsigned s = 0; s < ARRAY_SIZE(sets); s++) {
+		if (!json_is_array(json_object_get(caps, sets[s])))
+			json_object_set_new(caps, sets[s], json_array());
+		for (unsigned i = 0; i < o.caps.n; i++)
+			json_array_append_new(json_object_get(caps, sets[s]),
+					      json_string(o.caps.v[i]));
+	}
+}
+
+/* The container's own process object, changed by the options. New reference. */
+static json_t *process_from_options(struct statedir *s, int argc, char **argv)
+{
+	json_t *st = statedir_load(s, "state.json");
+	AUTO_FREE char *path = kasprintf("%s/config.json",
+					 json_string_value(json_object_get(st, "bundle")) ?: "");
+	json_t *conf = json_load_file(path, 0, NULL);
+	json_t *proc = json_deep_copy(json_object_get(conf, "process"));
+	json_t *args = json_array();
+
+	json_decref(st);
+	json_decref(conf);
+	if (!json_is_object(proc)) {
+		json_decref(proc);
+		proc = json_pack("{s:s, s:[s]}", "cwd", "/", "env",
+				 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+	}
+	for (int i = 0; i < argc; i++)
+		json_array_append_new(args, json_string(argv[i]));
+	json_object_set_new(proc, "args", args);
+	json_object_set_new(proc, "terminal", json_boolean(o.tty));
+	if (o.cwd)
+		json_object_set_new(proc, "cwd", json_string(o.cwd));
+	if (o.no_new_privs)
+		json_object_set_new(proc, "noNewPrivileges", json_true());
+	add_env(proc);
+	if (o.user && set_user(proc)) {
+		json_decref(proc);
+		return NULL;
+	}
+	for (unsigned i = 0; i < o.gids.n; i++) {
+		json_t *u = json_object_get(proc, "user");
+		const char *end = "";
+
+		if (!json_is_array(json_object_get(u, "additionalGids")))
+			json_object_set_new(u, "additionalGids", json_array());
+		json_array_append_new(json_object_get(u, "additionalGids"),
+				      json_integer(parse_id(o.gids.v[i], &end)));
+	}
+	add_caps(proc);
+	return proc;
+}
+
+static json_t *process_from_file(void)
+{
+	json_error_t err;
+	json_t *proc = json_load_file(o.process, JSON_REJECT_DUPLICATES, &err);
+
+	if (!proc)
+		(void)cli_fail("%s: line %d: %s", o.process, err.line, err.text);
+	return proc;
+}
+
+static void send_resize(void *arg, unsigned rows, unsigned cols)
+{
+	json_t *req = json_pack("{s:i, s:i}", "rows", (int)rows, "cols", (int)cols);
+
+	(void)control_send(*(int *)arg, req, NULL, 0); /* a size that got lost is no failure */
+	json_decref(req);
+}
+
+static int open_console(struct attach **ret_a, int *ret_fd, unsigned *rows, unsigned *cols)
+{
+	AUTO_FREE char *why = NULL;
+
+	if (o.console_socket) {
+		*ret_fd = console_socket_send(o.console_socket, &why);
+		return *ret_fd < 0 ? cli_fail("%s", why) : 0;
+	}
+	if (o.detach)
+		return cli_fail("a detached terminal needs --console-socket");
+	*ret_a = attach_begin(ret_fd, rows, cols);
+	return *ret_a ? 0 : cli_fail("-t needs a terminal on standard input");
+}
+
+static int exec_process(struct statedir *s, json_t *proc)
+{
+	AUTO_CLOSE int sock = control_connect(s->fd);
+	bool tty = json_is_true(json_object_get(proc, "terminal"));
+	unsigned rows = 0, cols = 0;
+	struct attach *a = NULL;
+	int fds[3] = { 0, 1, 2 }, status = 255;
+	json_t *req, *rep;
+
+	if (sock < 0)
+		return cli_fail("cannot exec in container %s: container not running", s->id);
+	if (tty && open_console(&a, &fds[0], &rows, &cols))
+		return 255;
+	req = json_pack("{s:s, s:O, s:i, s:i}", "op", "exec", "process", proc, "rows", (int)rows,
+			"cols", (int)cols);
+	rep = control_send(sock, req, fds, tty ? 1 : 3) ? NULL : control_recv(sock, NULL, NULL);
+	json_decref(req);
+	if (tty)
+		close(fds[0]);
+	if (!rep || json_object_get(rep, "error")) {
+		attach_end(a);
+		(void)cli_fail("exec failed: %s", json_string_value(json_object_get(rep, "error")) ?:
+							  "the sandbox died");
+		json_decref(rep);
+		return 255;
+	}
+	json_decref(rep);
+	if (o.detach)
+		return 0;
+	rep = a ? attach_run(a, sock, send_resize, &sock) : control_recv(sock, NULL, NULL);
+	if (json_is_integer(json_object_get(rep, "status")))
+		status = (int)json_integer_value(json_object_get(rep, "status"));
+	json_decref(rep);
+	attach_end(a);
+	return status;
+}
+
+static int exec(int argc, char **argv)
+{
+	AUTO(statedir_close) struct statedir *s = cli_open(argv[0]);
+	json_t *proc;
+	int status;
+
+	if (!s)
+		return 255;
+	if (argc < 2 && !o.process)
+		return cli_fail("exec: no command given"), 255;
+	proc = o.process ? process_from_file() : process_from_options(s, argc - 1, argv + 1);
+	if (!proc)
+		return 255;
+	status = exec_process(s, proc);
+	json_decref(proc);
+	return status;
+}
+
+const struct command cmd_exec = {
+	.name = "exec",
+	.synopsis = "[options] ID COMMAND [ARG...]",
+	.summary = "run another process in a running container",
+	.details =
+		"  The process gets the container's environment, user and directory unless the options\n"
+		"  say otherwise, and this command's standard descriptors, or a terminal with -t. The exit\n"
+		"  status is the process's (128+n if signal n ended it), 255 if it could not be started.",
+	.opts = exec_opts,
+	.min_args = 1,
+	.max_args = -1,
+	.passthrough = true,
+	.run = exec,
+};

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run, create, start: containers from OCI bundles. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "runtime/cli.h"
+#include "runtime/cmd_run.h"
+#include "runtime/control.h"
+#include "runtime/console_socket.h"
+
+static struct {
+	const char *bundle, *pid_file, *console_socket, *overlay;
+	bool detach, no_pivot, no_new_keyring, keep, no_subreaper;
+	unsigned preserve_fds;
+} o;
+
+static const struct opt create_opts[] = {
+	{ "bundle", 'b', OPT_STR, &o.bundle, "DIR", "bundle with config.json (default: .)" },
+	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the container's host pid there" },
+	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
+	  "unix socket to send the terminal's master to" },
+	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
+	  "memory: keep writes in the sandbox; none: write through" },
+	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
+	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
+	{ 0 },
+};
+
+static const struct opt run_opts[] = {
+	{ "bundle", 'b', OPT_STR, &o.bundle, "DIR", "bundle with config.json (default: .)" },
+	{ "detach", 'd', OPT_FLAG, &o.detach, NULL, "return once the container runs" },
+	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the container's host pid there" },
+	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
+	  "unix socket to send the terminal's master to" },
+	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
+	  "memory: keep writes in the sandbox; none: write through" },
+	{ "keep", 0, OPT_FLAG, &o.keep, NULL, "don't delete the container after it exited" },
+	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
+	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
+	{ "no-subreaper", 0, OPT_FLAG, &o.no_subreaper, NULL, "accepted for compatibility" },
+	{ 0 },
+};
+
+static int write_pid_file(const char *path, pid_t pid)
+{
+	AUTO_FREE char *tmp = kasprintf("%s.tmp", path);
+	FILE *f = fopen(tmp, "we");
+	bool ok = f && fprintf(f, "%d", pid) > 0;
+
+	if (f && fclose(f))
+		ok = false;
+	if (!ok || rename(tmp, path))
+		return cli_fail("cannot write %s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int save_state(struct statedir *s, const struct spec *spec, const char *bundle, pid_t pid)
+{
+	struct timespec now;
+	char created[32];
+	struct tm tm;
+	json_t *j;
+	int r;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	j = json_pack("{s:s, s:s, s:i, s:i, s:s, s:s, s:O*}", "ociVersion", spec->oci_version, "id",
+		      s->id, "pid", pid, "sentry_pid", pid, "bundle", bundle, "created", created,
+		      "annotations", spec->annotations);
+	r = statedir_save(s, "state.json", j);
+	json_decref(j);
+	return r ? cli_fail("cannot write %s/state.json: %s", s->path, strerror(-r)) : 0;
+}
+
+int container_boot(struct boot_request *b, struct statedir **ret_dir)
+{
+	AUTO_FREE char *why = NULL;
+	struct statedir *s = statedir_create(globals.root, b->id, &why);
+	struct launch l = { .dir = s,
+			    .spec = b->spec,
+			    .bundle = b->bundle,
+			    .overlay = b->overlay,
+			    .platform = globals.platform,
+			    .network = globals.network,
+			    .strace = globals.strace,
+			    .debug = globals.debug,
+			    .stdio = { 0, 1, 2 },
+			    .console = b->console_fd,
+			    .rows = b->rows,
+			    .cols = b->cols };
+
+	if (!s)
+		return cli_fail("%s", why);
+	if (sandbox_launch(&l, &b->pid, &why)) {
+		(void)cli_fail("%s", why);
+	} else if (!save_state(s, b->spec, b->bundle, b->pid)) {
+		*ret_dir = s;
+		return 0;
+	}
+	(void)cli_destroy(s, true); /* leaves nothing behind; it has said why if it couldn't */
+	statedir_close(s);
+	return 1;
+}
+
+/* Common to run and create: bundle, spec, terminal. */
+static int prepare(const char *id, struct boot_request *b)
+{
+	AUTO_FREE char *why = NULL;
+
+	b->id = id;
+	b->console_fd = -1;
+	b->bundle = realpath(o.bundle ? o.bundle : ".", NULL);
+	if (!b->bundle)
+		return cli_fail("bundle %s: %s", o.bundle ? o.bundle : ".", strerror(errno));
+	b->spec = spec_load(b->bundle, &why);
+	if (!b->spec)
+		return cli_fail("%s", why);
+	if (o.overlay && !strcmp(o.overlay, "none"))
+		b->overlay = OVERLAY_NONE;
+	else if (o.overlay && strcmp(o.overlay, "memory") != 0)
+		return cli_fail("unknown overlay mode '%s'", o.overlay);
+	if (b->spec->process.terminal && o.console_socket) {
+		b->console_fd = console_socket_send(o.console_socket, &why);
+		if (b->console_fd < 0)
+			return cli_fail("%s", why);
+	}
+	return 0;
+}
+
+static int start_container(struct statedir *s)
+{
+	AUTO_FREE char *why = NULL;
+	json_t *req = json_pack("{s:s}", "op", "start");
+	json_t *rep = cli_request(s, req, &why);
+	int r = rep ? 0 : cli_fail("cannot start container %s: %s", s->id, why);
+
+	json_decref(req);
+	json_decref(rep);
+	return r;
+}
+
+static void send_resize(void *arg, unsigned rows, unsigned cols)
+{
+	AUTO_FREE char *why = NULL;
+	json_t *req = json_pack("{s:s, s:i, s:i}", "op", "resize", "rows", (int)rows, "cols",
+				(int)cols);
+
+	json_decref(cli_request(arg, req, &why));
+	json_decref(req);
+}
+
+int container_follow(struct statedir *s, struct attach *a)
+{
+	AUTO_CLOSE int sock = control_connect(s->fd);
+	json_t *req = json_pack("{s:s}", "op", "wait"), *rep = NULL;
+	int status;
+
+	if (sock >= 0 && !control_send(sock, req, NULL, 0)) {
+		if (start_container(s)) {
+			json_decref(req);
+			return 1;
+		}
+		rep = a ? attach_run(a, sock, send_resize, s) : control_recv(sock, NULL, NULL);
+	}
+	json_decref(req);
+	status = json_is_integer(json_object_get(rep, "status")) ?
+			 (int)json_integer_value(json_object_get(rep, "status")) :
+			 cli_exit_status(s);
+	json_decref(rep);
+	return status;
+}
+
+static int run_attached(struct boot_request *b, bool keep)
+{
+	AUTO(statedir_close) struct statedir *s = NULL;
+	struct attach *a = NULL;
+	int status;
+
+	if (b->spec->process.terminal && b->console_fd < 0) {
+		a = attach_begin(&b->console_fd, &b->rows, &b->cols);
+		if (!a)
+			return cli_fail("a terminal is asked for, but standard input is none (use "
+					"--console-socket)");
+	}
+	if (container_boot(b, &s)) {
+		attach_end(a);
+		return 1;
+	}
+	if (b->console_fd >= 0)
+		close(b->console_fd);
+	status = container_follow(s, a);
+	attach_end(a);
+	if (!keep)
+		(void)cli_destroy(s, true); /* has said why if it couldn't */
+	return status;
+}
+
+int container_run(struct boot_request *b, bool keep)
+{
+	return run_attached(b, keep);
+}
+
+static int run(int argc, char **argv)
+{
+	struct boot_request b = { 0 };
+	struct statedir *s;
+
+	(void)argc;
+	if (prepare(argv[0], &b))
+		return 1;
+	if (!o.detach)
+		return run_attached(&b, o.keep);
+	if (b.spec->process.terminal && b.console_fd < 0)
+		return cli_fail("a detached terminal needs --console-socket");
+	if (container_boot(&b, &s))
+		return 1;
+	if (o.pid_file && write_pid_file(o.pid_file, b.pid))
+		return 1;
+	return start_container(s);
+}
+
+static int create(int argc, char **argv)
+{
+	struct boot_request b = { 0 };
+	struct statedir *s;
+
+	(void)argc;
+	if (prepare(argv[0], &b))
+		return 1;
+	if (b.spec->process.terminal && b.console_fd < 0)
+		return cli_fail("a terminal needs --console-socket");
+	if (container_boot(&b, &s))
+		return 1;
+	return o.pid_file ? write_pid_file(o.pid_file, b.pid) : 0;
+}
+
+static int start(int argc, char **argv)
+{
+	AUTO(statedir_close) struct statedir *s = cli_open(argv[0]);
+
+	(void)argc;
+	return s ? start_container(s) : 1;
+}
+
+const struct command cmd_run = {
+	.name = "run",
+	.synopsis = "[options] ID",
+	.summary = "create and start a container, wait for its end",
+	.details =
+		"  Creates container ID from an OCI bundle and runs it. The exit status is that of the\n"
+		"  container's first process (128+n if signal n ended it). Unless --keep or --detach is\n"
+		"  given the container is deleted afterwards.\n"
+		"  With \"terminal\": true in config.json and a terminal on standard input the guest gets a\n"
+		"  terminal of its own, connected to yours.",
+	.opts = run_opts,
+	.min_args = 1,
+	.max_args = 1,
+	.run = run,
+};
+
+const struct command cmd_create = {
+	.name = "create",
+	.synopsis = "[options] ID",
+	.summary = "create a container; `start` runs it",
+	.details = "  Everything up to the first instruction of the container's process: its program is\n"
+		   "  loaded, its standard descriptors are those of this command.",
+	.opts = create_opts,
+	.min_args = 1,
+	.max_args = 1,
+	.run = create,
+};
+
+static const struct opt no_opts[] = { { 0 } };
+
+const struct command cmd_start = {
+	.name = "start",
+	.synopsis = "ID",
+	.summary = "run a created container",
+	.opts = no_opts,
+	.min_args = 1,
+	.max_args = 1,
+	.run = start,
+};

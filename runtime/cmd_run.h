@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Booting and following a container, for `run`, `create` and `do`. */
+#ifndef RUNTIME_CMD_RUN_H
+#define RUNTIME_CMD_RUN_H
+
+#include "runtime/cli.h"
+#include "runtime/launch.h"
+
+struct boot_request {
+	const char *id;
+	char *bundle;       /* absolute; heap */
+	struct spec *spec;
+	enum overlay_mode overlay;
+	int console_fd;     /* -1: none */
+	unsigned rows, cols;
+	pid_t pid;          /* out */
+};
+
+/* State directory and processes. 0 with *ret_dir, or 1 after a message, with nothing left behind. */
+int container_boot(struct boot_request *b, struct statedir **ret_dir);
+/* Starts it and waits for its end: the exit status. */
+int container_follow(struct statedir *s, struct attach *a);
+/* Boot, terminal (if the spec asks for one), follow, delete. */
+int container_run(struct boot_request *b, bool keep);
+
+#endif

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A guest terminal's outer end. The pty is the sentry's own (line discipline, job control and all); a
+ * thread carries bytes between its master and the host descriptor at which the user's client sits.
+ *
+ * When the client goes away the terminal stays: output is read and dropped, so that the guest
+ * doesn't block, until the session is over.
+ *
+ * The thread sleeps in ppoll() on the host descriptor and on an eventfd that the master's wait queue
+ * rings: no polling.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "runtime/container.h"
+#include "sentry/fs/devpts/devpts.h"
+#include "sentry/fs/devpts/tty.h"
+
+#define CONSOLE_BUF 4096
+
+struct console {
+	struct ref ref;
+	struct file *master; /* reference */
+	struct tty *tty;     /* reference of the slave's tty */
+	int hostfd, bell;
+	struct waiter waiter;
+	_Atomic bool finish;
+	char in[CONSOLE_BUF];  /* host -> guest, not taken yet */
+	size_t in_off, in_len;
+	char out[CONSOLE_BUF]; /* guest -> host, not taken yet */
+	size_t out_off, out_len;
+};
+
+static void console_put(struct console *c)
+{
+	if (!ref_put(&c->ref))
+		return;
+	if (c->hostfd >= 0)
+		close(c->hostfd);
+	close(c->bell);
+	free(c);
+}
+
+static void ring(struct console *c)
+{
+	uint64_t one = 1;
+
+	(void)!write(c->bell, &one, sizeof(one)); /* host: write. Full means rung already */
+}
+
+static void master_changed(struct waiter *w, uint32_t events)
+{
+	(void)events;
+	ring(container_of(w, struct console, waiter));
+}
+
+static void client_gone(struct console *c)
+{
+	if (c->hostfd >= 0)
+		close(c->hostfd);
+	c->hostfd = -1;
+	c->in_len = c->out_len = 0;
+}
+
+/* Takes what the host has, gives it to the terminal as far as it has room. */
+static void pump_in(struct console *c, bool readable)
+{
+	struct iter it;
+	ssize_t n;
+
+	if (!c->in_len && readable) {
+		n = read(c->hostfd, c->in, sizeof(c->in)); /* host: read */
+		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+			client_gone(c);
+			return;
+		}
+		c->in_off = 0;
+		c->in_len = n > 0 ? (size_t)n : 0;
+	}
+	while (c->in_len) {
+		iter_init_kernel(&it, c->in + c->in_off, c->in_len);
+		n = c->master->ops->write(NULL, c->master, &it, NULL);
+		if (n <= 0)
+			break;
+		c->in_off += (size_t)n;
+		c->in_len -= (size_t)n;
+	}
+}
+
+/* False when the terminal is dead: every slave is closed and nothing is left to read. */
+static bool pump_out(struct console *c)
+{
+	struct iter it;
+	ssize_t n;
+
+	for (;;) {
+		if (!c->out_len) {
+			iter_init_kernel(&it, c->out, sizeof(c->out));
+			n = c->master->ops->read(NULL, c->master, &it, NULL);
+			if (n <= 0)
+				return n == -EAGAIN;
+			c->out_off = 0;
+			c->out_len = (size_t)n;
+		}
+		if (c->hostfd < 0) {
+			c->out_len = 0;
+			continue;
+		}
+		/* host: sendto (a socket) or write (a pty's slave) */
+		n = send(c->hostfd, c->out + c->out_off, c->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == ENOTSOCK)
+			n = write(c->hostfd, c->out + c->out_off, c->out_len);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return true;
+		if (n < 0) {
+			client_gone(c);
+			continue;
+		}
+		c->out_off += (size_t)n;
+		c->out_len -= (size_t)n;
+	}
+}
+
+static void *console_main(void *arg)
+{
+	struct console *c = arg;
+	struct waitq *q = file_waitq(c->master);
+	bool alive = true;
+
+	waitq_add(q, &c->waiter);
+	for (;;) {
+		struct pollfd p[2] = { { .fd = c->bell, .events = POLLIN },
+				       { .fd = c->hostfd } };
+		uint64_t rung;
+
+		/* A dead terminal may come back to life: a session can reopen its slave. */
+		alive = pump_out(c);
+		if (c->finish && (!alive || (!c->out_len && !(file_poll(c->master) & EPOLLIN))))
+			break;
+		if (!c->in_len)
+			p[1].events |= POLLIN;
+		if (c->out_len)
+			p[1].events |= POLLOUT;
+		if (poll(p, 2, -1) < 0 && errno != EINTR) /* host: ppoll */
+			break;
+		if (p[0].revents)
+			(void)!read(c->bell, &rung, sizeof(rung)); /* host: read */
+		if (c->hostfd >= 0 || c->in_len)
+			pump_in(c, c->hostfd >= 0 &&
+					   (p[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0);
+	}
+	waitq_remove(q, &c->waiter);
+	file_put(c->master);
+	client_gone(c);
+	console_put(c);
+	return NULL;
+}
+
+struct console *console_start(struct super *devpts, int hostfd, unsigned rows, unsigned cols,
+			      struct file **ret_slave, struct tty **ret_tty)
+{
+	struct console *c = kzalloc(sizeof(*c));
+	pthread_t th;
+
+	c->hostfd = hostfd;
+	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* host: eventfd2 */
+	if (c->bell < 0 || !devpts || console_create(devpts, &c->master, ret_slave, ret_tty)) {
+		if (c->bell >= 0)
+			close(c->bell);
+		free(c);
+		return NULL;
+	}
+	c->tty = *ret_tty;
+	if (rows && cols)
+		tty_set_winsize(c->tty, rows, cols);
+	c->waiter = (struct waiter){ .mask = ~0u, .wake = master_changed };
+	ref_init(&c->ref);
+	ref_get(&c->ref); /* the thread's */
+	if (pthread_create(&th, NULL, console_main, c)) {
+		file_put(c->master);
+		free(c);
+		return NULL;
+	}
+	pthread_detach(th);
+	return c;
+}
+
+void console_resize(struct console *c, unsigned rows, unsigned cols)
+{
+	tty_set_winsize(c->tty, rows, cols);
+}
+
+void console_finish(struct console *c)
+{
+	c->finish = true;
+	ring(c);
+	console_put(c);
+}

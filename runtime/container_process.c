@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Processes started from outside: identity, limits, descriptors and terminal as the spec says. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "runtime/container.h"
+#include "sentry/fs/devpts/devpts.h"
+#include "sentry/fs/devpts/tty.h"
+#include "sentry/fs/hostfd/hostfd.h"
+#include "sentry/kernel/kernel.h"
+#include "sentry/kernel/ns.h"
+
+#define DEFAULT_UMASK 022
+
+/* What a fresh init process of Linux has, where the spec says nothing. */
+static void default_rlimits(struct rlimit_g *l)
+{
+	for (int i = 0; i < RLIM_COUNT; i++)
+		l[i] = (struct rlimit_g){ RLIM_INFINITY_G, RLIM_INFINITY_G };
+	l[RLIMIT_STACK].cur = 8 << 20;
+	l[RLIMIT_CORE].cur = 0;
+	l[RLIMIT_NOFILE] = (struct rlimit_g){ 1024, 1048576 };
+	l[RLIMIT_NPROC] = (struct rlimit_g){ kernel.limits.max_tasks, kernel.limits.max_tasks };
+	l[RLIMIT_MEMLOCK] = (struct rlimit_g){ 8 << 20, 8 << 20 };
+	l[RLIMIT_SIGPENDING] = (struct rlimit_g){ 63304, 63304 };
+	l[RLIMIT_MSGQUEUE] = (struct rlimit_g){ 819200, 819200 };
+	l[RLIMIT_NICE] = (struct rlimit_g){ 0, 0 };
+	l[RLIMIT_RTPRIO] = (struct rlimit_g){ 0, 0 };
+}
+
+static void spec_rlimits(const struct spec_process *p, struct rlimit_g *l)
+{
+	default_rlimits(l);
+	for (unsigned i = 0; i < p->nrlimits; i++)
+		l[p->rlimits[i].resource] =
+			(struct rlimit_g){ p->rlimits[i].soft, p->rlimits[i].hard };
+}
+
+static int by_gid(const void *a, const void *b)
+{
+	gid_t x = *(const gid_t *)a, y = *(const gid_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static struct cred *spec_cred(const struct spec_process *p)
+{
+	struct cred *c = cred_create_root(CAP_FULL_SET);
+
+	c->uid = c->euid = c->suid = c->fsuid = p->uid;
+	c->gid = c->egid = c->sgid = c->fsgid = p->gid;
+	free(c->groups);
+	c->ngroups = p->nadditional_gids;
+	c->groups = kcalloc(p->nadditional_gids + 1, sizeof(gid_t));
+	memcpy(c->groups, p->additional_gids, p->nadditional_gids * sizeof(gid_t));
+	qsort(c->groups, c->ngroups, sizeof(gid_t), by_gid);
+	if (p->has_caps) {
+		c->bounding = p->caps_bounding & CAP_FULL_SET;
+		c->permitted = p->caps_permitted & CAP_FULL_SET;
+		c->effective = p->caps_effective & c->permitted;
+		c->inheritable = p->caps_inheritable & CAP_FULL_SET;
+		c->ambient = p->caps_ambient & c->permitted & c->inheritable;
+	} else if (p->uid != 0) {
+		c->permitted = c->effective = c->inheritable = c->ambient = 0;
+	} else {
+		c->inheritable = c->ambient = 0;
+	}
+	return c;
+}
+
+static char **copy_strv(const char **v, unsigned n)
+{
+	char **out = kcalloc(n + 1, sizeof(*out));
+
+	for (unsigned i = 0; i < n; i++)
+		out[i] = kstrdup(v[i]);
+	return out;
+}
+
+static void free_strv(char **v)
+{
+	for (char **p = v; p && *p; p++)
+		free(*p);
+	free(v);
+}
+
+static void install_stdio(struct files *files, struct file *slave, const int stdio[3])
+{
+	for (int i = 0; i < 3; i++) {
+		struct file *f = slave ? file_get(slave) :
+					 hostfd_create_file(stdio[i], i ? O_WRONLY : O_RDONLY);
+
+		if (!is_err(f))
+			(void)files_install_at(files, i, f, 0); /* 0-2 are within any limit */
+	}
+}
+
+struct session *container_spawn(struct container *c, const struct spec_process *p, bool init,
+				const int stdio[3], int console_fd, unsigned rows, unsigned cols,
+				char **ret_why)
+{
+	struct session *s = kzalloc(sizeof(*s));
+	struct files *files = files_create();
+	struct rlimit_g rlim[RLIM_COUNT];
+	struct file *slave = NULL;
+	struct tty *tty = NULL;
+	struct task *leader;
+
+	spec_rlimits(p, rlim);
+	s->container = c;
+	if (p->terminal && console_fd >= 0) {
+		s->console = console_start(c->devpts, console_fd, rows ? rows : p->height,
+					   cols ? cols : p->width, &slave, &tty);
+		if (!s->console) {
+			*ret_why = kstrdup("cannot make a terminal");
+			files_put(files);
+			free(s);
+			return NULL;
+		}
+	}
+	install_stdio(files, slave, stdio);
+	if (slave)
+		file_put(slave);
+	struct spawn_args a = {
+		.argv = copy_strv(p->args, p->nargs),
+		.envp = copy_strv(p->env, p->nenv),
+		.cwd = p->cwd,
+		.cred = spec_cred(p),
+		.files = files,
+		.fs = fsctx_create(&c->root, &c->root, p->umask < 0 ? DEFAULT_UMASK : (uint32_t)p->umask),
+		.ns = nsproxy_get(c->ns),
+		.tty = tty,
+		.new_pidns_init = init,
+		.no_new_privs = p->no_new_privs,
+		.umask = p->umask,
+		.rlim = rlim,
+		.oom_score_adj = p->oom_score_adj,
+	};
+	leader = task_spawn(&a);
+	free_strv(a.argv);
+	free_strv(a.envp);
+	if (is_err(leader)) {
+		int err = (int)-ptr_err(leader);
+
+		*ret_why = kasprintf("exec: \"%s\": %s", p->args[0],
+				     err == ENOENT && !strchr(p->args[0], '/') ?
+					     "executable file not found in $PATH" :
+				     err == ENOENT ? "no such file or directory" :
+				     err == EACCES ? "permission denied" :
+						     strerror(err));
+		session_free(s);
+		return NULL;
+	}
+	s->leader = leader;
+	return s;
+}
+
+void session_free(struct session *s)
+{
+	if (!s)
+		return;
+	if (s->console)
+		console_finish(s->console);
+	task_put(s->leader);
+	free(s);
+}

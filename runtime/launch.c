@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The launcher's side of a start; see launch.h.
+ *
+ * The sentry gets a user namespace in which the only mapped id is an unprivileged one that no
+ * other process of the host runs as, so that even its "root" owns nothing. The gofer stays in the
+ * launcher's user namespace, because it has to create files for any owner, and drops every
+ * capability that this doesn't need (runtime/role_gofer.c).
+ */
+#include "runtime/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "runtime/control.h"
+#include "runtime/roles.h"
+
+#define SENTRY_UID_BASE 1879048192u /* 0x70000000: above what distributions and subuid ranges use */
+#define SENTRY_UID_RANGE 0x0fffffffu
+#define MAX_ATTACH 512
+
+/*
+ * The gofer's attach points: a letter and its descriptors for each. A directory (r read-only, w
+ * writable) is one descriptor; a file (R, W) has others behind it, opened for reading and, with W,
+ * for writing, since the gofer can't open an O_PATH descriptor again.
+ */
+struct attach_set {
+	int fd[3 * MAX_ATTACH];
+	unsigned nfds;
+	char rights[MAX_ATTACH + 1];
+	unsigned n;
+	json_t *json; /* array of {index, destination, readonly, file} for the sentry */
+};
+
+static void attach_fini(struct attach_set *a)
+{
+	for (unsigned i = 0; i < a->nfds; i++)
+		close(a->fd[i]);
+	json_decref(a->json);
+}
+
+/* A detached copy of the mount tree at @path: nothing above it can be reached through it. Where we may
+ * not make one (rootless), the directory itself. */
+static int open_attach(const char *path)
+{
+	int fd = (int)syscall(SYS_open_tree, AT_FDCWD, path,
+			      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+
+	if (fd < 0 && (errno == EPERM || errno == ENOSYS || errno == EINVAL))
+		fd = open(path, O_PATH | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static bool has_option(const struct spec_mount *m, const char *opt)
+{
+	for (unsigned i = 0; i < m->noptions; i++)
+		if (!strcmp(m->options[i], opt))
+			return true;
+	return false;
+}
+
+static bool is_bind(const struct spec_mount *m)
+{
+	return (m->type && !strcmp(m->type, "bind")) || has_option(m, "bind") ||
+	       has_option(m, "rbind");
+}
+
+/* Opens what an attach point needs; -errno. */
+static int open_attach_fds(struct attach_set *a, const char *path, bool readonly, bool *ret_file)
+{
+	struct stat st;
+	int fd = open_attach(path);
+
+	if (fd < 0)
+		return fd;
+	a->fd[a->nfds++] = fd;
+	if (fstat(fd, &st))
+		return -errno;
+	*ret_file = !S_ISDIR(st.st_mode);
+	if (!*ret_file)
+		return 0;
+	/* A device, FIFO or socket is never opened: opening one can have effects. */
+	if (!S_ISREG(st.st_mode))
+		return -ENOTSUP;
+	for (int i = 0; i < (readonly ? 1 : 2); i++) {
+		fd = open(path, (i ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		if (fd < 0)
+			return -errno;
+		a->fd[a->nfds++] = fd;
+	}
+	return 0;
+}
+
+static int add_attach(struct attach_set *a, const char *what, const char *path, bool readonly,
+		      int mount_index, char **ret_why)
+{
+	bool file = false;
+	int r;
+
+	if (a->n == MAX_ATTACH) {
+		*ret_why = kasprintf("more than %d bind mounts", MAX_ATTACH);
+		return -1;
+	}
+	r = open_attach_fds(a, path, readonly, &file);
+	if (!r && file && mount_index < 0)
+		r = -ENOTDIR;
+	if (r) {
+		*ret_why = kasprintf("%s %s: %s", what, path, strerror(-r));
+		return -1;
+	}
+	a->rights[a->n++] = readonly ? (file ? 'R' : 'r') : (file ? 'W' : 'w');
+	json_array_append_new(a->json, json_pack("{s:i, s:b, s:b}", "mount", mount_index, "readonly",
+						 readonly, "file", file));
+	return 0;
+}
+
+static char *bundle_path(const struct launch *l, const char *path)
+{
+	return path[0] == '/' ? kstrdup(path) : kasprintf("%s/%s", l->bundle, path);
+}
+
+/* Attach point 0 is the root file system, the others the bind mounts in the spec's order. */
+static int collect_attaches(const struct launch *l, struct attach_set *a, char **ret_why)
+{
+	AUTO_FREE char *root = bundle_path(l, l->spec->root_path);
+
+	a->json = json_array();
+	if (add_attach(a, "rootfs", root, l->overlay != OVERLAY_NONE || l->spec->root_readonly, -1,
+		       ret_why))
+		return -1;
+	for (unsigned i = 0; i < l->spec->nmounts; i++) {
+		const struct spec_mount *m = &l->spec->mounts[i];
+		AUTO_FREE char *src = m->source ? bundle_path(l, m->source) : NULL;
+
+		if (!is_bind(m))
+			continue;
+		if (!src) {
+			*ret_why = kasprintf("bind mount on %s has no source", m->destination);
+			return -1;
+		}
+		if (add_attach(a, "bind mount source", src,
+			       has_option(m, "ro") || has_option(m, "rro"), (int)i, ret_why))
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- processes ---- */
+
+/* fork with namespace flags. The child runs in a copy of the launcher, as after fork(2). */
+static pid_t clone_process(unsigned long flags)
+{
+	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+static int move_fd(int fd, int to)
+{
+	if (fd == to)
+		return fcntl(fd, F_SETFD, 0);
+	return dup2(fd, to);
+}
+
+/* Descriptors of a role: 3 and 4 as given, attach points from 10 on, 0-2 /dev/null, nothing else. */
+static int role_fds(int boot, int log, const struct attach_set *a)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int high[3 * MAX_ATTACH + 2];
+	unsigned n = a ? a->nfds : 0;
+
+	/* Out of the way first, so that no target number is still a source. */
+	for (unsigned i = 0; i < n; i++)
+		high[i] = fcntl(a->fd[i], F_DUPFD_CLOEXEC, ROLE_FIRST_ATTACH + 3 * MAX_ATTACH);
+	high[n] = fcntl(boot, F_DUPFD_CLOEXEC, ROLE_FIRST_ATTACH + 3 * MAX_ATTACH);
+	high[n + 1] = fcntl(log, F_DUPFD_CLOEXEC, ROLE_FIRST_ATTACH + 3 * MAX_ATTACH);
+	for (int i = 0; i < 3; i++)
+		if (move_fd(null, i) < 0)
+			return -errno;
+	for (unsigned i = 0; i < n; i++)
+		if (move_fd(high[i], ROLE_FIRST_ATTACH + (int)i) < 0)
+			return -errno;
+	if (move_fd(high[n], ROLE_BOOT_FD) < 0 || move_fd(high[n + 1], ROLE_LOG_FD) < 0)
+		return -errno;
+	(void)close_range(5, ROLE_FIRST_ATTACH - 1, 0); /* nothing of ours is there */
+	(void)close_range(ROLE_FIRST_ATTACH + n, ~0U, 0);
+	return 0;
+}
+
+static void __noreturn exec_role(const char *role, const struct launch *l, const char *rights)
+{
+	char debug[2] = { l->debug ? '1' : '0', 0 };
+	char name[] = "holdfast";
+	AUTO_FREE char *role_copy = kstrdup(role);
+	AUTO_FREE char *rights_copy = kstrdup(rights);
+	char *argv[] = { name, role_copy, rights_copy, debug, NULL };
+	char *envp[] = { NULL };
+	sigset_t none;
+
+	setsid();
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execve("/proc/self/exe", argv, envp);
+	_exit(127);
+}
+
+static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct attach_set *a)
+{
+	unsigned long ns = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+			   CLONE_NEWCGROUP;
+	pid_t pid = clone_process(geteuid() == 0 ? ns : ns | CLONE_NEWUSER);
+
+	if (pid == 0) {
+		if (role_fds(sock, log, a))
+			_exit(127);
+		exec_role(ROLE_GOFER, l, a->rights);
+	}
+	return pid;
+}
+
+static int write_proc(pid_t pid, const char *file, const char *text)
+{
+	AUTO_FREE char *path = kasprintf("/proc/%d/%s", pid, file);
+	AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		return -errno;
+	return 0;
+}
+
+/* A host uid for this sandbox alone (as far as a hash can make it so). */
+static uid_t sentry_uid(const struct launch *l)
+{
+	uint32_t h = 2166136261u;
+
+	if (geteuid() != 0)
+		return geteuid();
+	for (const char *p = l->dir->path; *p; p++)
+		h = (h ^ (uint8_t)*p) * 16777619u;
+	return SENTRY_UID_BASE + (h & SENTRY_UID_RANGE);
+}
+
+static int map_ids(pid_t pid, uid_t uid, gid_t gid)
+{
+	AUTO_FREE char *u = kasprintf("0 %u 1\n", uid);
+	AUTO_FREE char *g = kasprintf("0 %u 1\n", gid);
+	int r = write_proc(pid, "uid_map", u);
+
+	if (!r && geteuid() != 0)
+		r = write_proc(pid, "setgroups", "deny");
+	return r ? r : write_proc(pid, "gid_map", g);
+}
+
+static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_why)
+{
+	uid_t uid = sentry_uid(l);
+	int go[2];
+	pid_t pid;
+	int r;
+	char c;
+
+	if (pipe2(go, O_CLOEXEC)) {
+		*ret_why = kasprintf("pipe: %s", strerror(errno));
+		return -1;
+	}
+	pid = clone_process(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+			    CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP);
+	if (pid == 0) {
+		close(go[1]);
+		if (read(go[0], &c, 1) != 1 || setresgid(0, 0, 0) || setresuid(0, 0, 0) ||
+		    role_fds(boot, log, NULL))
+			_exit(127);
+		exec_role(ROLE_SENTRY, l, "-");
+	}
+	close(go[0]);
+	if (pid < 0) {
+		*ret_why = kasprintf("cannot create namespaces: %s", strerror(errno));
+		close(go[1]);
+		return -1;
+	}
+	r = map_ids(pid, uid, geteuid() == 0 ? uid : getegid());
+	if (r)
+		*ret_why = kasprintf("cannot map ids of the sentry: %s", strerror(-r));
+	else if (write(go[1], "g", 1) != 1)
+		*ret_why = kasprintf("the sentry died at its start");
+	close(go[1]);
+	if (*ret_why) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		return -1;
+	}
+	return pid;
+}
+
+/* ---- boot message ---- */
+
+static json_t *boot_message(const struct launch *l, const struct attach_set *a)
+{
+	return json_pack("{s:s, s:O, s:O, s:s*, s:s*, s:b, s:b, s:s, s:b, s:i, s:i}", "id", l->dir->id,
+			 "config", l->spec->json, "attach", a->json, "platform", l->platform,
+			 "network", l->network, "strace", l->strace, "debug", l->debug, "overlay",
+			 l->overlay == OVERLAY_NONE ? "none" : "memory", "console",
+			 l->console >= 0, "rows", (int)l->rows, "cols", (int)l->cols);
+}
+
+/* Hands everything over and waits for the sentry's verdict. */
+static int boot(const struct launch *l, int sock, const struct attach_set *a, int gofer, int listener,
+		char **ret_why)
+{
+	AUTO_CLOSE int exitfd =
+		openat(l->dir->fd, "exit.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	json_t *msg = boot_message(l, a), *reply;
+	int fds[CONTROL_MAX_FDS] = { gofer, listener, exitfd };
+	unsigned n = 3;
+	int r;
+
+	if (exitfd < 0) {
+		*ret_why = kasprintf("cannot write to %s: %s", l->dir->path, strerror(errno));
+		json_decref(msg);
+		return -1;
+	}
+	if (l->console >= 0) {
+		fds[n++] = l->console;
+	} else {
+		for (int i = 0; i < 3; i++)
+			fds[n++] = l->stdio[i];
+	}
+	r = control_send(sock, msg, fds, n);
+	json_decref(msg);
+	reply = r ? NULL : control_recv(sock, NULL, NULL);
+	if (reply && json_is_true(json_object_get(reply, "ok"))) {
+		json_decref(reply);
+		return 0;
+	}
+	*ret_why = kasprintf("%s", json_string_value(json_object_get(reply, "error")) ?:
+					   "the sandbox died while it started (see its log)");
+	json_decref(reply);
+	return -1;
+}
+
+static int open_log(const struct launch *l)
+{
+	int fd = log_fd();
+
+	if (fd >= 0)
+		return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return openat(l->dir->fd, "log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
+
+static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_pid, char **ret_why)
+{
+	int b[2], g[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, b) ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, g)) {
+		*ret_why = kasprintf("socketpair: %s", strerror(errno));
+		return -1;
+	}
+	AUTO_CLOSE int boot_ours = b[0];
+	AUTO_CLOSE int boot_theirs = b[1];
+	AUTO_CLOSE int gofer_client = g[0];
+	AUTO_CLOSE int gofer_server = g[1];
+	AUTO_CLOSE int log = open_log(l);
+	AUTO_CLOSE int listener = control_listen(l->dir->fd);
+	if (listener < 0 || log < 0) {
+		*ret_why = kasprintf("cannot write to %s: %s", l->dir->path,
+				     strerror(listener < 0 ? -listener : errno));
+		return -1;
+	}
+	pid_t sentry = spawn_sentry(l, boot_theirs, log, ret_why);
+	if (sentry < 0)
+		return -1;
+	pid_t gofer = spawn_gofer(l, gofer_server, log, a);
+	close(steal_fd(&boot_theirs));
+	close(steal_fd(&gofer_server));
+	if (gofer < 0) {
+		*ret_why = kasprintf("cannot start the gofer: %s", strerror(errno));
+	} else if (!boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
+		*ret_pid = sentry;
+		return 0;
+	}
+	kill(sentry, SIGKILL);
+	waitpid(sentry, NULL, 0);
+	if (gofer > 0) {
+		kill(gofer, SIGKILL);
+		waitpid(gofer, NULL, 0);
+	}
+	return -1;
+}
+
+int sandbox_launch(const struct launch *l, pid_t *ret_pid, char **ret_why)
+{
+	struct attach_set *a = kzalloc(sizeof(*a));
+	int r = collect_attaches(l, a, ret_why);
+
+	if (!r)
+		r = launch_with(l, a, ret_pid, ret_why);
+	attach_fini(a);
+	free(a);
+	return r;
+}
