@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The gofer's seccomp filter: the calls annotated with "host:" in this folder, what the C library needs to
- * allocate, log and exit, and nothing else. Anything else kills the process: the gofer has then been
- * taken over.
+ * The gofer's seccomp filter: the calls annotated with "host:" in this folder, what the C
+ * library needs to allocate, log and exit, and nothing else. Anything else kills the
+ * process: the gofer has then been taken over.
  *
- * Arguments are checked where that closes a door: no device node can be made, openat can't be asked for
- * asynchronous I/O signals, fcntl only duplicates.
+ * Arguments are checked where that closes a door: no device node can be made, openat
+ * can't be asked for asynchronous I/O signals, fcntl only duplicates.
  */
 #include <errno.h>
 #include <fcntl.h>

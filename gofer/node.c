@@ -2,13 +2,15 @@
 /*
  * Nodes: the files that the sentry holds ids of.
  *
- * An image has more files than a process may have descriptors, so a node is only a (parent, name)
- * pair with the identity (dev, ino) that it had when it was found; its O_PATH descriptor is opened on
- * demand, kept in LRU order, and closed between requests when there are too many. Every component is
- * opened beneath its parent with no symlink followed, and its identity compared, so nobody who renames
- * or replaces things on the host can lead us elsewhere: the worst is ESTALE.
+ * An image has more files than a process may have descriptors, so a node is only a
+ * (parent, name) pair with the identity (dev, ino) that it had when it was found; its
+ * O_PATH descriptor is opened on demand, kept in LRU order, and closed between requests
+ * when there are too many. Every component is opened beneath its parent with no symlink
+ * followed, and its identity compared, so nobody who renames or replaces things on the
+ * host can lead us elsewhere: the worst is ESTALE.
  *
- * A deleted file has no name to find it by: its descriptor is pinned while the sentry holds the node.
+ * A deleted file has no name to find it by: its descriptor is pinned while the sentry
+ * holds the node.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +53,8 @@ static uint64_t make_dev(uint32_t major, uint32_t minor)
 	return (uint64_t)(minor & 0xff) | ((uint64_t)major << 8) | ((uint64_t)(minor & ~0xffu) << 12);
 }
 
-/* statx of @name in @dirfd, or of @dirfd itself when @name is "". -EXDEV behind a foreign mount. */
+/* statx of @name in @dirfd, or of @dirfd itself when @name is "". -EXDEV behind a foreign
+ * mount. */
 int stat_at(const struct gofer *g, unsigned attach, int dirfd, const char *name,
 	    struct gofer_attr *ret)
 {
@@ -126,7 +129,8 @@ static struct node *slot_take(struct gofer *g)
 	return g->slots[old];
 }
 
-/* A node held by the sentry. @fd (O_PATH, or -1) is taken over on success. -ENFILE, -ENAMETOOLONG. */
+/* A node held by the sentry. @fd (O_PATH, or -1) is taken over on success. -ENFILE,
+ * -ENAMETOOLONG. */
 int node_create(struct gofer *g, struct node *parent, const char *name, int fd,
 		const struct gofer_attr *a, struct node **ret)
 {
@@ -213,7 +217,8 @@ static int check_same(const struct gofer *g, const struct node *n, int fd)
 	return 0;
 }
 
-/* O_PATH descriptor of @n, borrowed until the end of the request. -ESTALE when it isn't there any more. */
+/* O_PATH descriptor of @n, borrowed until the end of the request. -ESTALE when it isn't
+ * there any more. */
 int node_fd(struct gofer *g, struct node *n)
 {
 	if (n->fd >= 0) {
@@ -264,7 +269,8 @@ int node_pin(struct gofer *g, struct node *n)
 	return 0;
 }
 
-/* Would @n become its own ancestor below @dir? The host kernel has refused that, but a stale id may lie. */
+/* Would @n become its own ancestor below @dir? The host kernel has refused that, but a
+ * stale id may lie. */
 static bool is_ancestor(const struct node *n, const struct node *dir)
 {
 	for (; dir; dir = dir->parent)
@@ -295,8 +301,9 @@ bool node_readonly(const struct gofer *g, const struct node *n)
 }
 
 /*
- * A descriptor for I/O on a regular file or a directory: nothing else is ever opened. The type is looked
- * at before (so that no device is opened for being there) and after (so that a swap is noticed).
+ * A descriptor for I/O on a regular file or a directory: nothing else is ever opened. The
+ * type is looked at before (so that no device is opened for being there) and after (so
+ * that a swap is noticed).
  */
 int node_open(struct gofer *g, struct node *n, int flags)
 {
@@ -351,8 +358,8 @@ int node_root_create(struct gofer *g, unsigned i, const struct gofer_attach *con
 	int err = stat_at(g, i, conf->dirfd, "", &a);
 	if (err)
 		return err;
-	if (!S_ISDIR(a.mode) && !S_ISREG(a.mode))
-		return -EINVAL;
+	/* A socket or a device may be bind-mounted, too: it can be looked at, and is
+	 * never opened. */
 	struct node *n;
 	err = node_create(g, NULL, NULL, -1, &a, &n);
 	if (err)

@@ -2,8 +2,8 @@
 /*
  * Operations that change a tree. Each starts with the check for a read-only attach point.
  *
- * New files are made as root and then given to their owner, by descriptor wherever one can be had; a name is
- * only ever used together with "don't follow symlinks".
+ * New files are made as root and then given to their owner, by descriptor wherever one
+ * can be had; a name is only ever used together with "don't follow symlinks".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +165,8 @@ int op_mkdir(struct req *r)
 	return err;
 }
 
-/* Mode of a node that must not be opened. The name isn't followed; kernels before 6.6 can't do that. */
+/* Mode of a node that must not be opened. The name isn't followed; kernels before 6.6
+ * can't do that. */
 static int chmod_nofollow(int dfd, const char *name, uint32_t mode)
 {
 	long n = syscall(SYS_fchmodat2, dfd, name, mode & MODE_BITS,
@@ -191,7 +192,8 @@ int op_mknod(struct req *r)
 		return -EINVAL;
 	if (type != S_IFIFO && type != S_IFSOCK && type != S_IFREG)
 		return -EPERM;
-	/* umask is 0, so the permission bits are right from the start (mknod(2) keeps all 12). */
+	/* umask is 0, so the permission bits are right from the start (mknod(2) keeps all
+	 * 12). */
 	if (mknodat(dfd, name, o.mode & (S_IFMT | MODE_BITS), 0) < 0) /* host: mknodat */
 		return -errno;
 	int err = 0;
@@ -253,7 +255,8 @@ int op_link(struct req *r)
 		return fd;
 	/* By descriptor (CAP_DAC_READ_SEARCH): what is linked is what was looked up. */
 	if (linkat(fd, "", dfd, name, AT_EMPTY_PATH) < 0) { /* host: linkat */
-		/* Kernels before 6.10 refuse that in a user namespace (ENOENT): then by name. */
+		/* Kernels before 6.10 refuse that in a user namespace (ENOENT): then by
+		 * name. */
 		if (errno != ENOENT || n->pinned)
 			return -errno;
 		int pfd = node_fd(r->g, n->parent);
@@ -266,7 +269,8 @@ int op_link(struct req *r)
 	if (err)
 		return err;
 	if (n->pinned && strcmp(n->name, ".") == 0) {
-		/* An O_TMPFILE got its name. Stay pinned: harmless, and the id goes on working. */
+		/* An O_TMPFILE got its name. Stay pinned: harmless, and the id goes on
+		 * working. */
 		free(n->name);
 		n->name = kstrdup(name);
 	}
@@ -289,8 +293,9 @@ static struct node *pull_opt_node(struct req *r, int *err)
 }
 
 /*
- * The victim's node, if the sentry has one, keeps its descriptor, for a guest that still has the file
- * open. Only a file that loses its last name needs that; failure costs no more than a later ESTALE.
+ * The victim's node, if the sentry has one, keeps its descriptor, for a guest that still
+ * has the file open. Only a file that loses its last name needs that; failure costs no
+ * more than a later ESTALE.
  */
 static void pin_victim(struct req *r, struct node *victim)
 {
@@ -340,7 +345,8 @@ int op_rename(struct req *r)
 		return -EXDEV;
 	if (!(flags & RENAME_EXCHANGE))
 		pin_victim(r, victim);
-	/* Raw: the C library turns flags 0 into renameat(2), which the filter doesn't know. */
+	/* Raw: the C library turns flags 0 into renameat(2), which the filter doesn't
+	 * know. */
 	if (syscall(SYS_renameat2, oldfd, oldname, newfd, newname, flags) < 0) /* host: renameat2 */
 		return -errno;
 	if (moved && !moved->pinned)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operations that change nothing: hello, walk, readdir, open, attributes; and memory files. */
+/* Operations that change nothing: hello, walk, readdir, open, attributes; and memory
+ * files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +59,8 @@ static int read_link(int dirfd, const char *name, char buf[GOFER_PATH_MAX])
 	return 0;
 }
 
-/* One component of a walk: a new node below @dir. The descriptor is left to be opened on demand. */
+/* One component of a walk: a new node below @dir. The descriptor is left to be opened on
+ * demand. */
 static int walk_one(struct req *r, struct node *dir, const char *name, struct node **ret)
 {
 	AUTO_FREE char *target = NULL;
@@ -143,7 +145,8 @@ struct host_dirent { /* struct linux_dirent64 */
 	char name[];
 };
 
-/* Adds an entry to the reply: 1, or 0 when it is full. Entries that vanished meanwhile are skipped. */
+/* Adds an entry to the reply: 1, or 0 when it is full. Entries that vanished meanwhile
+ * are skipped. */
 static int readdir_add(struct req *r, struct node *dir, int dfd, const struct host_dirent *de,
 		       uint32_t *count)
 {
@@ -163,8 +166,9 @@ static int readdir_add(struct req *r, struct node *dir, int dfd, const struct ho
 }
 
 /*
- * A batch of entries with their attributes, from a cookie of the host file system on. The directory is
- * opened anew for each batch: d_off cookies stay valid, and no state is left behind.
+ * A batch of entries with their attributes, from a cookie of the host file system on. The
+ * directory is opened anew for each batch: d_off cookies stay valid, and no state is left
+ * behind.
  */
 int op_readdir(struct req *r)
 {
@@ -336,8 +340,8 @@ int op_forget(struct req *r)
 }
 
 /*
- * One memory file: a name is needed for a moment, since a read-only descriptor of the same file comes from
- * a second open.
+ * One memory file: a name is needed for a moment, since a read-only descriptor of the
+ * same file comes from a second open.
  */
 static int make_mem(struct req *r)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Extended attributes. Only of files and directories (others would have to be opened), and only of the
- * names that a container has a use for: user.*, trusted.* but overlayfs's own, security.capability. ACLs
- * (system.*) and the host's labels are none of the guest's business.
+ * Extended attributes. Only of files and directories (others would have to be opened),
+ * and only of the names that a container has a use for: user.*, trusted.* but overlayfs's
+ * own, security.capability. ACLs (system.*) and the host's labels are none of the guest's
+ * business.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -18,8 +18,9 @@
 #define GOFER_MAX_DEPTH 4096        /* of a node below its root (bounds recursion) */
 
 /*
- * A file that the sentry knows. Identified by (parent, name) and checked by (dev, ino) each time it
- * has to be opened again, so a name swapped by somebody on the host is noticed: ESTALE.
+ * A file that the sentry knows. Identified by (parent, name) and checked by (dev, ino)
+ * each time it has to be opened again, so a name swapped by somebody on the host is
+ * noticed: ESTALE.
  */
 struct node {
 	uint32_t gen;        /* of the slot, upper half of the id */

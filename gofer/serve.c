@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The gofer's loop: one request, one reply, in order. One thread: what it does are short calls on
- * local file systems, and reads and writes don't come here at all (the sentry does them on donated
- * descriptors). A request that can't even be answered ends the connection, since then one side is
- * broken or hostile.
+ * The gofer's loop: one request, one reply, in order. One thread: what it does are short
+ * calls on local file systems, and reads and writes don't come here at all (the sentry
+ * does them on donated descriptors). A request that can't even be answered ends the
+ * connection, since then one side is broken or hostile.
  */
 #include <errno.h>
 #include <string.h>

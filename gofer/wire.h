@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The gofer protocol: what goes over the SOCK_SEQPACKET pair between a sentry and its gofer.
- * gofer/README.md describes each message. Everything is little endian, written and read through
- * base/cursor.h, never cast.
+ * The gofer protocol: what goes over the SOCK_SEQPACKET pair between a sentry and its
+ * gofer. gofer/README.md describes each message. Everything is little endian, written and
+ * read through base/cursor.h, never cast.
  *
- * Request: u32 id, u16 op, u16 zero, body.    Reply: u32 id, i32 error (0 or -errno), body if 0.
- * Descriptors ride on replies only; a gofer closes any that come with a request.
+ * Request: u32 id, u16 op, u16 zero, body.    Reply: u32 id, i32 error (0 or -errno),
+ * body if 0. Descriptors ride on replies only; a gofer closes any that come with a
+ * request.
  */
 #ifndef GOFER_WIRE_H
 #define GOFER_WIRE_H
@@ -93,7 +94,8 @@ void gofer_push_setattr(struct writer *w, const struct gofer_setattr *a);
 void gofer_pull_setattr(struct cursor *c, struct gofer_setattr *a);
 void gofer_push_statfs(struct writer *w, const struct gofer_statfs *s);
 void gofer_pull_statfs(struct cursor *c, struct gofer_statfs *s);
-/* Is @name one path component that names an entry: not empty, no '/', not "." or "..", not too long? */
+/* Is @name one path component that names an entry: not empty, no '/', not "." or "..",
+ * not too long? */
 bool gofer_name_ok(const char *name);
 
 #endif

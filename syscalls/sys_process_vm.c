@@ -74,11 +74,31 @@ static long move_all(struct mm *mm, struct iter *it, const struct giov *rv, uint
 	return done;
 }
 
+/* Moves between the local vector and process @pid's. */
+static long move_with(struct task *t, pid_t pid, struct iter *it, const struct giov *rv, uint64_t nr,
+		      bool write)
+{
+	struct task *target = task_find(t, pid);
+	struct mm *mm;
+	long r;
+
+	if (!target)
+		return -ESRCH;
+	r = task_may_access(t, target, true);
+	mm = r == 0 ? task_mm_get(target) : NULL;
+	task_put(target);
+	if (r < 0)
+		return r;
+	if (!mm)
+		return -ESRCH;
+	r = move_all(mm, it, rv, nr, write);
+	mm_put(mm);
+	return r;
+}
+
 static long process_vm(struct task *t, const struct sysargs *a, bool write)
 {
 	AUTO_FREE struct giov *rv = NULL;
-	struct task *target;
-	struct mm *mm = NULL;
 	struct iter it;
 	long r;
 
@@ -88,21 +108,8 @@ static long process_vm(struct task *t, const struct sysargs *a, bool write)
 	if (r < 0)
 		return r;
 	r = copyin_remote(t, arg_gaddr(a, 3), arg_u64(a, 4), &rv);
-	if (r < 0 || !it.left)
-		goto out;
-	target = task_find(t, arg_int(a, 0));
-	if (!target) {
-		r = -ESRCH;
-		goto out;
-	}
-	r = task_may_access(t, target, true);
-	if (r == 0) {
-		mm = task_mm_get(target);
-		r = mm ? move_all(mm, &it, rv, arg_u64(a, 4), write) : -ESRCH;
-		mm_put(mm);
-	}
-	task_put(target);
-out:
+	if (r == 0 && it.left)
+		r = move_with(t, arg_int(a, 0), &it, rv, arg_u64(a, 4), write);
 	iter_fini(&it);
 	return r;
 }

@@ -228,6 +228,7 @@ static int build(struct load *l)
 							      MAY_READ) < 0
 					       ? 0
 					       : 1);
+	mm_load_done(l->mm);
 	return 0;
 }
 

@@ -159,8 +159,8 @@ static void build_tables(struct builder *b, const struct program *p, const struc
 		panic("program stack larger than computed");
 	w = at(b, b->sp);
 	*w++ = p->argc;
-	w = put_pointers(w, l->arg_start.va, p->argv, p->argc);
-	w = put_pointers(w, l->env_start.va, p->envp, p->envc);
+	w = put_pointers(w, gaddr_u64(l->arg_start), p->argv, p->argc);
+	w = put_pointers(w, gaddr_u64(l->env_start), p->envp, p->envc);
 	memcpy(w, auxv, *ret_n * sizeof(*auxv));
 }
 

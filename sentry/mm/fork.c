@@ -84,6 +84,7 @@ struct mm *mm_fork(struct mm *old, struct plat_ctx *self)
 	if (is_err(mm))
 		return mm;
 	mm_write_lock(old);
+	old->forked = true;
 	mm_wait_unpinned(old); /* a read(2) into pages that are about to be shared */
 	rwmutex_wrlock_nested(&mm->mu);
 	copy_head(mm, old);

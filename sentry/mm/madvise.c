@@ -22,14 +22,17 @@
 /* Empties [start, end) of a private vma: anonymous pages read as zeroes, file pages as the file. */
 static int discard_private(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 {
-	uint64_t a, b, next;
+	uint64_t a, b;
 	struct pma *p;
 	int r;
 
-	for (p = pma_find_ge(mm, start); p && p->start < end; p = pma_find_ge(mm, next)) {
+	/* Each one is looked up anew, since replacing one may merge it with its neighbours. */
+	for (; start < end; start = b) {
+		p = pma_find_ge(mm, start);
+		if (!p || p->start >= end)
+			break;
 		a = MAX(p->start, start);
 		b = MIN(p->end, end);
-		next = b;
 		if (!(p->flags & PMA_COUNTED))
 			continue; /* the file's own pages */
 		if (vma_anon(v) && !(p->flags & PMA_RO)) {

@@ -67,6 +67,17 @@ struct mm *mm_use(struct mm *mm)
 	return mm;
 }
 
+/* Nobody else has pages of the own mfile: it is dropped as a whole, not range by range. */
+static void disown_pages(struct mm *mm)
+{
+	struct pma *p;
+
+	for (p = pma_find_ge(mm, 0); p; p = pma_next(p))
+		if (p->mf == mm->own)
+			p->flags &= ~PMA_COUNTED;
+	resv_forget(mm);
+}
+
 static void teardown(struct mm *mm)
 {
 	struct mfile *own;
@@ -76,6 +87,8 @@ static void teardown(struct mm *mm)
 	rwmutex_wrlock(&mm->mu);
 	plat->as_destroy(mm->as); /* nobody can reach the pages after this */
 	mm->as = NULL;
+	if (!mm->forked)
+		disown_pages(mm);
 	pma_remove(mm, 0, UINT64_MAX);
 	while ((v = vma_find_ge(mm, 0)))
 		vma_remove(mm, v);
@@ -155,7 +168,7 @@ void mm_write_unlock(struct mm *mm, struct task *t)
 	struct vma *vmas = mm->gc_vmas;
 	struct pma *pmas = mm->gc_pmas;
 
-	if (mm->need_flush && mm->as && (!mine || atomic_load(&mm->users) > 1))
+	if (mm->need_flush && mm->as && !mm->loading && (!mine || atomic_load(&mm->users) > 1))
 		(void)plat->as_flush(mm->as, mine ? t->ctx : NULL); /* fails: stub is dead */
 	mm->need_flush = false;
 	mm->gc_vmas = NULL;

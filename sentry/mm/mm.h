@@ -66,15 +66,15 @@ struct vm_object {
 
 /* ---- life ---- */
 
-/* Empty address space with a fresh stub. err_ptr on failure. */
+/* Empty address space with a fresh stub, one reference and one use. err_ptr on failure. */
 struct mm *mm_create(void);
 struct mm *mm_get(struct mm *mm);
 void mm_put(struct mm *mm);
 /* The last user is gone (exit, exec): unmaps everything, kills the stub. Called by the kernel when
  * mm_users falls to zero; the struct itself lives until the last mm_put(). */
-struct mm *mm_use(struct mm *mm);   /* one more task */
-void mm_unuse(struct mm *mm);       /* one task less */
-/* fork(): copy-on-write copy of @old. @self: the caller's context in @old. */
+struct mm *mm_use(struct mm *mm);   /* one more task; with a reference */
+void mm_unuse(struct mm *mm);       /* one task less; drops its reference */
+/* fork(): copy-on-write copy of @old, with one use. @self: the caller's context in @old. */
 struct mm *mm_fork(struct mm *old, struct plat_ctx *self);
 struct plat_as *mm_plat_as(struct mm *mm);
 /* Applies queued changes for foreign or multi-threaded address spaces; see plat_as_flush. */

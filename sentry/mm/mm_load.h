@@ -22,6 +22,8 @@ int mm_load_special(struct mm *mm, uint64_t addr, uint64_t len, int prot, struct
 		    uint64_t off, const char *name);
 /* A free place of @len bytes in the mmap area. */
 long mm_load_find(struct mm *mm, uint64_t len);
+/* First of all: the top of the mmap area. Until mm_load_done(), nothing is flushed. */
 void mm_load_set_base(struct mm *mm, uint64_t mmap_base);
+void mm_load_done(struct mm *mm);
 
 #endif

@@ -126,6 +126,8 @@ struct mm {
 	unsigned cow_pages;  /* (m) its size */
 	uint64_t queued_seq; /* (m) as_map_seq() when we last queued something */
 	bool need_flush;     /* (m) rights were taken away since the last flush */
+	bool loading;        /* (m) no thread has run in it yet: nothing to flush */
+	bool forked;         /* (m) others may refer to pages of the own mfile */
 	struct pma *gc_pmas; /* (m) */
 	struct vma *gc_vmas; /* (m) */
 
@@ -196,6 +198,7 @@ int pma_prot(const struct vma *v, const struct pma *p);
 int own_alloc(struct mm *mm, uint64_t start, uint64_t len, struct mfile **ret_mf,
 	      uint64_t *ret_off, uint64_t *ret_len);
 void resv_clear(struct mm *mm, uint64_t start, uint64_t end);
+void resv_forget(struct mm *mm);
 /* Stub operations, recorded in queued_seq. */
 int stub_map_range(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 int stub_unmap(struct mm *mm, uint64_t start, uint64_t end);

@@ -448,5 +448,14 @@ void mm_load_set_base(struct mm *mm, uint64_t mmap_base)
 	mm->mmap_base = mmap_base;
 	mm->gap_top = mmap_base;
 	mm->gap_skipped = 0;
+	mm->loading = true;
 	mm_write_unlock(mm, NULL);
+}
+
+void mm_load_done(struct mm *mm)
+{
+	rwmutex_wrlock(&mm->mu);
+	mm->loading = false;
+	mm->need_flush = false;
+	rwmutex_unlock(&mm->mu);
 }

@@ -121,17 +121,21 @@ static struct mm **collect(struct vm_object *o, unsigned *ret_n)
 static void drop_from_vma(struct mm *mm, struct vma *v, uint64_t off, uint64_t end,
 			  bool keep_private)
 {
-	uint64_t vend = v->off + (v->end - v->start), a, b, next;
+	uint64_t vend = v->off + (v->end - v->start), a, b, e;
 	struct pma *p;
 
 	if (off >= vend || end <= v->off)
 		return;
 	a = v->start + (MAX(off, v->off) - v->off);
 	b = v->start + (MIN(end, vend) - v->off);
-	for (p = pma_find_ge(mm, a); p && p->start < b; p = pma_find_ge(mm, next)) {
-		uint64_t s = MAX(p->start, a), e = MIN(p->end, b);
+	for (; a < b; a = e) {
+		uint64_t s;
 
-		next = e;
+		p = pma_find_ge(mm, a);
+		if (!p || p->start >= b)
+			break;
+		s = MAX(p->start, a);
+		e = MIN(p->end, b);
 		if (keep_private && (p->flags & PMA_COUNTED))
 			continue;
 		pma_remove(mm, s, e);

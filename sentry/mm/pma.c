@@ -220,6 +220,18 @@ void resv_clear(struct mm *mm, uint64_t start, uint64_t end)
 	}
 }
 
+/* The same without giving the file's pages back, when the file itself goes away. */
+void resv_forget(struct mm *mm)
+{
+	struct pma *p;
+
+	while ((p = RB_ROOT(&mm->resv))) {
+		RB_REMOVE(pma_tree, &mm->resv, p);
+		mfile_put(p->mf);
+		free(p);
+	}
+}
+
 static bool resv_take(struct mm *mm, uint64_t start, uint64_t len, struct mfile **ret_mf,
 		      uint64_t *ret_off, uint64_t *ret_len)
 {

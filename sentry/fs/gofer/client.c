@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The channel to a gofer. Requests carry an id, so many may be under way. There is no reader thread, which
- * would cost two thread switches for each call: of the threads that wait for a reply, one holds the
- * receive role, and hands replies of others to them; when its own has come, the role is free and one of
- * the others takes it.
+ * The channel to a gofer. Requests carry an id, so many may be under way. There is no
+ * reader thread, which would cost two thread switches for each call: of the threads that
+ * wait for a reply, one holds the receive role, and hands replies of others to them; when
+ * its own has come, the role is free and one of the others takes it.
  *
- * The gofer is trusted no more than the files that it serves: its replies go through a cursor, and a
- * nonsensical one makes the channel dead (-EIO from then on).
+ * The gofer is trusted no more than the files that it serves: its replies go through a
+ * cursor, and a nonsensical one makes the channel dead (-EIO from then on).
  */
 #include <errno.h>
 #include <string.h>
@@ -132,8 +132,8 @@ static void dispatch_locked(struct gofer_client *c, struct gofer_call *in, size_
 }
 
 /*
- * Receives until @call is done. The receiver uses its own call's buffer for whatever comes: it is free until
- * its own reply is there, which ends the loop.
+ * Receives until @call is done. The receiver uses its own call's buffer for whatever
+ * comes: it is free until its own reply is there, which ends the loop.
  */
 static void wait_reply_locked(struct gofer_client *c, struct gofer_call *call)
 {
@@ -151,8 +151,8 @@ static void wait_reply_locked(struct gofer_client *c, struct gofer_call *call)
 			die_locked(c, strerror((int)-n));
 		else
 			dispatch_locked(c, call, (size_t)n);
-		/* Wakes those whose reply came, and one more to take the role: they can't be told
-		 * apart, and are few. */
+		/* Wakes those whose reply came, and one more to take the role: they can't
+		 * be told apart, and are few. */
 		if (!list_empty(&c->pending) || call->done == false)
 			cond_broadcast(&c->cond);
 		else

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Client of a gofer: one call of this header is one round trip. All are synchronous and may be used from
- * any thread, service threads included, with any lock ranked below RANK_GOFER held. When the gofer is
- * gone, everything fails with -EIO.
+ * Client of a gofer: one call of this header is one round trip. All are synchronous and
+ * may be used from any thread, service threads included, with any lock ranked below
+ * RANK_GOFER held. When the gofer is gone, everything fails with -EIO.
  *
- * A node id returned by a call belongs to the caller, who gives it up with gofer_forget().
+ * A node id returned by a call belongs to the caller, who gives it up with
+ * gofer_forget().
  */
 #ifndef SENTRY_FS_GOFER_CLIENT_H
 #define SENTRY_FS_GOFER_CLIENT_H
@@ -25,7 +26,8 @@ void gofer_client_put(struct gofer_client *c);
 
 unsigned gofer_nattach(const struct gofer_client *c);
 bool gofer_attach_readonly(const struct gofer_client *c, unsigned attach);
-/* Node and attributes (as of the hello) of the root of an attach point. Roots are never forgotten. */
+/* Node and attributes (as of the hello) of the root of an attach point. Roots are never
+ * forgotten. */
 uint64_t gofer_root(const struct gofer_client *c, unsigned attach, struct gofer_attr *ret);
 
 struct gofer_walked {
@@ -35,24 +37,26 @@ struct gofer_walked {
 };
 
 /*
- * Resolves @names one below the other, starting in @dir, as far as it goes: until one is missing, isn't a
- * directory, or is a symlink. *ret_n: how many were found; @out has room for @n <= GOFER_WALK_MAX. 0, or the
- * error that stopped it (-ENOENT) when fewer than @n were found; nodes found are the caller's in
- * either case.
+ * Resolves @names one below the other, starting in @dir, as far as it goes: until one is
+ * missing, isn't a directory, or is a symlink. *ret_n: how many were found; @out has room
+ * for @n <= GOFER_WALK_MAX. 0, or the error that stopped it (-ENOENT) when fewer than @n
+ * were found; nodes found are the caller's in either case.
  */
 int gofer_walk(struct gofer_client *c, uint64_t dir, const char *const *names, unsigned n,
 	       struct gofer_walked *out, unsigned *ret_n);
 int gofer_walk1(struct gofer_client *c, uint64_t dir, const char *name, struct gofer_walked *out);
 
 typedef void (*gofer_dirent_fn)(void *arg, const char *name, const struct gofer_attr *a);
-/* Calls @fn for a batch of entries ("." and ".." are left out). *cookie is 0 at first and moved on.
- * 1: there may be more, 0: end, -errno. @fn must not call the gofer. */
+/* Calls @fn for a batch of entries ("." and ".." are left out). *cookie is 0 at first and
+ * moved on. 1: there may be more, 0: end, -errno. @fn must not call the gofer. */
 int gofer_readdir(struct gofer_client *c, uint64_t dir, uint64_t *cookie, gofer_dirent_fn fn,
 		  void *arg);
 
-/* Descriptor (the caller's) of a regular file, or -errno. @flags: GOFER_O_*. @ret may be NULL. */
+/* Descriptor (the caller's) of a regular file, or -errno. @flags: GOFER_O_*. @ret may be
+ * NULL. */
 int gofer_open(struct gofer_client *c, uint64_t node, unsigned flags, struct gofer_attr *ret);
-/* New regular file: descriptor, open for reading and writing, or -errno. @name NULL: O_TMPFILE. */
+/* New regular file: descriptor, open for reading and writing, or -errno. @name NULL:
+ * O_TMPFILE. */
 int gofer_create(struct gofer_client *c, uint64_t dir, const char *name, uint32_t mode, uid_t uid,
 		 gid_t gid, uint64_t *ret_node, struct gofer_attr *ret);
 int gofer_mkdir(struct gofer_client *c, uint64_t dir, const char *name, uint32_t mode, uid_t uid,

@@ -2,11 +2,11 @@
 /*
  * The write-through file system: instances, inodes, attributes.
  *
- * The host may change anything at any time, so names are revalidated at each use and attributes at each
- * stat; only what is younger than GF_ATTR_WINDOW_NS is believed, which spares the second question when
- * a lookup is followed by a stat. While a file is open, its attributes come from the descriptor, with
- * no round trip. One host file is one inode here, whatever name led to it, for locks, mappings and
- * inotify.
+ * The host may change anything at any time, so names are revalidated at each use and
+ * attributes at each stat; only what is younger than GF_ATTR_WINDOW_NS is believed, which
+ * spares the second question when a lookup is followed by a stat. While a file is open,
+ * its attributes come from the descriptor, with no round trip. One host file is one inode
+ * here, whatever name led to it, for locks, mappings and inotify.
  */
 #include "sentry/fs/gofer/fs.h"
 
@@ -123,7 +123,8 @@ struct inode *gf_iget(struct super *sb, uint64_t node, const struct gofer_attr *
 	HASH_FIND(hh, gs->inodes, &id, sizeof(id), gi);
 	if (gi && ((gi->i.mode ^ a->mode) & S_IFMT) == 0 && ref_get_unless_zero(&gi->i.ref)) {
 		mutex_unlock(&gs->inodes_mu);
-		/* The newest way there is the one that still works when the host renames things. */
+		/* The newest way there is the one that still works when the host renames
+		 * things. */
 		gofer_forget(gs->client, atomic_exchange(&gi->node, node));
 		free(target);
 		gf_update(&gi->i, a);

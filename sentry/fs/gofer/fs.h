@@ -2,8 +2,8 @@
 /*
  * What fs*.c share.
  *
- * Lock order: inode.mu > mm.mu > gf_inode.io_mu (LOWER) > gf_super.inodes_mu (GOFER_INODES) > channel
- * Field key: (I) inodes_mu   (o) io_mu   (c) const   (a) atomic
+ * Lock order: inode.mu > mm.mu > gf_inode.io_mu (LOWER) > gf_super.inodes_mu
+ * (GOFER_INODES) > channel Field key: (I) inodes_mu   (o) io_mu   (c) const   (a) atomic
  */
 #ifndef SENTRY_FS_GOFER_FS_H
 #define SENTRY_FS_GOFER_FS_H

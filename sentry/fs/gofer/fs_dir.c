@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Directories and names of bind mounts: every operation is the gofer's. A listing is read when an open
- * directory is at its start, and held until it is rewound: what one pass of getdents shows is one
- * state of the directory, as on most Linux file systems.
+ * Directories and names of bind mounts: every operation is the gofer's. A listing is read
+ * when an open directory is at its start, and held until it is rewound: what one pass of
+ * getdents shows is one state of the directory, as on most Linux file systems.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -34,7 +34,8 @@ static struct inode *gf_lookup(struct inode *dir, const char *name)
 	return gf_iget(dir->sb, w.node, &w.attr, w.target);
 }
 
-/* Does @name still lead to @inode (NULL: to nothing)? Refreshes its attributes by the way. */
+/* Does @name still lead to @inode (NULL: to nothing)? Refreshes its attributes by the
+ * way. */
 static int gf_revalidate(struct inode *dir, const char *name, struct inode *inode)
 {
 	struct gofer_walked w;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Regular files of bind mounts: read and write go straight to the donated host descriptor, between
- * pinned guest memory and the host's page cache, so host and guest see each other's bytes at once. A
- * mapping maps the host file itself.
+ * Regular files of bind mounts: read and write go straight to the donated host
+ * descriptor, between pinned guest memory and the host's page cache, so host and guest
+ * see each other's bytes at once. A mapping maps the host file itself.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -194,7 +194,8 @@ static int gf_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 	return gf_getattr(inode);
 }
 
-/* Context: inode.mu. Through a descriptor if one is open for writing, which also works when deleted. */
+/* Context: inode.mu. Through a descriptor if one is open for writing, which also works
+ * when deleted. */
 int gf_truncate(struct inode *inode, uint64_t size)
 {
 	struct gf_inode *gi = GF(inode);

@@ -48,13 +48,15 @@ struct gofer_call {
 	int fds[GOFER_FDS_MAX];
 	unsigned nfds;
 	size_t len;
-	/* Two buffers, since the reply may be handed out before the sender is back from send(). */
+	/* Two buffers, since the reply may be handed out before the sender is back from
+	 * send(). */
 	uint8_t buf[GOFER_MSG_MAX];
 	uint8_t reply[GOFER_MSG_MAX];
 };
 
 struct gofer_call *call_begin(struct gofer_client *c, enum gofer_op op);
-/* Sends it and waits: 0 with call->r at the reply's body, or -errno (no descriptors then). */
+/* Sends it and waits: 0 with call->r at the reply's body, or -errno (no descriptors
+ * then). */
 int call_run(struct gofer_client *c, struct gofer_call *call);
 /* Frees it and closes the descriptors that weren't taken. */
 void call_end(struct gofer_client *c, struct gofer_call *call);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading and writing of donated host files: straight between the host's page cache and pinned guest
- * memory, one host call for each piece of a request. Shared by the overlay's lower files and by bind
- * mounts. Donated descriptors are of regular files only, so nothing here blocks for long.
+ * Reading and writing of donated host files: straight between the host's page cache and
+ * pinned guest memory, one host call for each piece of a request. Shared by the overlay's
+ * lower files and by bind mounts. Donated descriptors are of regular files only, so
+ * nothing here blocks for long.
  */
 #include <errno.h>
 #include <sys/uio.h>

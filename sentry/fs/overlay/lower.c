@@ -2,8 +2,9 @@
 /*
  * Names and attributes of the lower tree. See lower.h.
  *
- * Locks: lower_fs.mu (RANK_FS) guards the table of files with several names. Everything else is constant
- * after creation, or a single word set once by compare and exchange (the loser undoes its work).
+ * Locks: lower_fs.mu (RANK_FS) guards the table of files with several names. Everything
+ * else is constant after creation, or a single word set once by compare and exchange (the
+ * loser undoes its work).
  */
 #include "sentry/fs/overlay/lower.h"
 
@@ -268,8 +269,8 @@ static struct list open_list = LIST_INIT(open_list); /* (open_mu) oldest first *
 static unsigned nopen;                                /* (open_mu) */
 
 /*
- * The oldest open file is closed when there are too many; mappings of it and readers in flight have
- * references of their own.
+ * The oldest open file is closed when there are too many; mappings of it and readers in
+ * flight have references of their own.
  */
 static struct mfile *evict_locked(void)
 {

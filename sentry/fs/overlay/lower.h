@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The lower tree of an overlay: the image's files, read-only and immutable by contract, reached through the
- * gofer. What was learned of them (names, attributes, targets) stays true for ever and is never asked
- * again.
+ * The lower tree of an overlay: the image's files, read-only and immutable by contract,
+ * reached through the gofer. What was learned of them (names, attributes, targets) stays
+ * true for ever and is never asked again.
  *
- * A struct lower knows its parent and its name in the *image*, so it goes on working wherever the guest
- * renames the inode that refers to it. The gofer's node id is fetched only when something needs one.
+ * A struct lower knows its parent and its name in the *image*, so it goes on working
+ * wherever the guest renames the inode that refers to it. The gofer's node id is fetched
+ * only when something needs one.
  */
 #ifndef SENTRY_FS_OVERLAY_LOWER_H
 #define SENTRY_FS_OVERLAY_LOWER_H
@@ -63,7 +64,8 @@ static inline bool lower_is_linked(const struct lower *l)
 	return l->attr.nlink > 1 && !S_ISDIR(l->attr.mode);
 }
 
-/* The root inode is gone: lets go of the files with several names, which nothing else would. */
+/* The root inode is gone: lets go of the files with several names, which nothing else
+ * would. */
 void lower_close_links(struct lower *root);
 
 /* Child @name: reference; NULL if there is none; err_ptr. */
@@ -75,13 +77,15 @@ char *lower_readlink(struct lower *l); /* heap, or err_ptr */
 ssize_t lower_getxattr(struct lower *l, const char *name, void *buf, size_t size);
 ssize_t lower_listxattr(struct lower *l, char *buf, size_t size);
 
-/* The open host file: reference, or err_ptr. Any lock ranked below RANK_LOWER may be held. */
+/* The open host file: reference, or err_ptr. Any lock ranked below RANK_LOWER may be
+ * held. */
 struct mfile *lower_open(struct lower *l);
 /* Reads up to @len bytes from @pos into @it. Bytes, 0 at the end, -errno. */
 ssize_t lower_read(struct lower *l, struct iter *it, size_t len, uint64_t pos);
 /* The same into memory. The rest of the buffer is zeroed when the file is shorter. */
 int lower_fill(struct lower *l, void *buf, size_t len, uint64_t pos);
-/* pread and preadv on a host file into @it, through pinned guest memory. Also for bind mounts. */
+/* pread and preadv on a host file into @it, through pinned guest memory. Also for bind
+ * mounts. */
 ssize_t host_read_iter(int fd, struct iter *it, size_t len, uint64_t pos);
 ssize_t host_write_iter(int fd, struct iter *it, size_t len, uint64_t pos);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The overlay root: fs/tmpfs with a lower. See fs/tmpfs/priv.h for how the two meet, and lower.h for the
- * image's side. It isn't a type that mount(2) knows: a guest's own overlay mounts are another thing.
+ * The overlay root: fs/tmpfs with a lower. See fs/tmpfs/priv.h for how the two meet, and
+ * lower.h for the image's side. It isn't a type that mount(2) knows: a guest's own
+ * overlay mounts are another thing.
  */
 #include "sentry/fs/overlay/overlay.h"
 

@@ -2,17 +2,18 @@
 /*
  * Where the bytes of a file are.
  *
- * Pages live in one mfile that all small files of the sandbox share, found through a tree of extents
- * (file page -> offset). What no extent covers is a hole: zeroes, or, below lower_end, the lower's bytes. So
- * a file of the image is never copied as a whole: writing copies up the pages that it touches.
+ * Pages live in one mfile that all small files of the sandbox share, found through a tree
+ * of extents (file page -> offset). What no extent covers is a hole: zeroes, or, below
+ * lower_end, the lower's bytes. So a file of the image is never copied as a whole:
+ * writing copies up the pages that it touches.
  *
- * A stub that maps a file gets a descriptor, and with it all of the mfile. So a file that is mapped for the
- * first time moves to an mfile of its own (tm_own_locked), which holds nothing else; large files move
- * when they outgrow TM_SHARED_MAX.
+ * A stub that maps a file gets a descriptor, and with it all of the mfile. So a file that
+ * is mapped for the first time moves to an mfile of its own (tm_own_locked), which holds
+ * nothing else; large files move when they outgrow TM_SHARED_MAX.
  *
- * Copies between pages and guest memory run without tm_file.mu, which ranks above mm.mu. They count as in
- * flight; meanwhile pages that are given up stay allocated (graves), and a writer whose pages moved
- * under it (gen changed) writes again.
+ * Copies between pages and guest memory run without tm_file.mu, which ranks above mm.mu.
+ * They count as in flight; meanwhile pages that are given up stay allocated (graves), and
+ * a writer whose pages moved under it (gen changed) writes again.
  */
 #include <string.h>
 
@@ -208,7 +209,8 @@ static int populate_hole(struct tm_file *f, uint64_t page, uint64_t npages)
 	return 0;
 }
 
-/* Makes every page of the range the file's own. -ENOSPC, -EIO. What was done before an error stays. */
+/* Makes every page of the range the file's own. -ENOSPC, -EIO. What was done before an
+ * error stays. */
 int tm_populate_locked(struct tm_file *f, uint64_t page, uint64_t npages)
 {
 	while (npages) {
@@ -234,8 +236,8 @@ int tm_populate_locked(struct tm_file *f, uint64_t page, uint64_t npages)
 /* ---- removing ---- */
 
 /*
- * The pages of the range become holes. Context: the caller takes care of what the lower has there
- * (lower_end), and tells the mappings afterwards.
+ * The pages of the range become holes. Context: the caller takes care of what the lower
+ * has there (lower_end), and tells the mappings afterwards.
  */
 void tm_remove_locked(struct tm_file *f, uint64_t page, uint64_t npages)
 {
@@ -369,7 +371,8 @@ int tm_own_locked(struct tm_file *f)
 	return 0;
 }
 
-/* Not mapped any more: back to the shared mfile, if descriptors are getting scarce and it is small. */
+/* Not mapped any more: back to the shared mfile, if descriptors are getting scarce and it
+ * is small. */
 void tm_disown_locked(struct tm_file *f)
 {
 	if (!f->own || f->npages > TM_SHARED_MAX >> PAGE_SHIFT ||
@@ -383,7 +386,8 @@ void tm_disown_locked(struct tm_file *f)
 	atomic_fetch_sub(&nown, 1);
 }
 
-/* st_blocks. Of a mapped file, whose extents are reserved ahead of use, what is really there. */
+/* st_blocks. Of a mapped file, whose extents are reserved ahead of use, what is really
+ * there. */
 uint64_t tm_blocks(struct tm_file *f)
 {
 	uint64_t bytes = 0, size = atomic_load(&f->ti->i.size);

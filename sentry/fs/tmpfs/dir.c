@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Directories: a hash of names, and a tree of the same entries by the order of their making, whose keys are
- * the positions that getdents shows. So a listing goes on at the right place whatever was added or
- * removed meanwhile, also with 40,000 entries.
+ * Directories: a hash of names, and a tree of the same entries by the order of their
+ * making, whose keys are the positions that getdents shows. So a listing goes on at the
+ * right place whatever was added or removed meanwhile, also with 40,000 entries.
  *
- * With a lower directory: names are looked up there one by one at first (TM_LOOKUPS_BEFORE_LISTING), then its
- * whole listing is merged in. Entries without inode and lower say that there is no such name: a
- * whiteout, or a cached miss. Once the listing is merged ("complete"), no such notes are needed.
+ * With a lower directory: names are looked up there one by one at first
+ * (TM_LOOKUPS_BEFORE_LISTING), then its whole listing is merged in. Entries without inode
+ * and lower say that there is no such name: a whiteout, or a cached miss. Once the
+ * listing is merged ("complete"), no such notes are needed.
  *
- * Context of everything here: inode.mu of the directories, taken by the VFS; iterate takes its own.
+ * Context of everything here: inode.mu of the directories, taken by the VFS; iterate
+ * takes its own.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -85,8 +87,8 @@ static void entry_clear(struct tm_dir *d, struct tm_entry *e)
 	e->lower = NULL;
 }
 
-/* The name is gone; the entry stays as a whiteout while the lower might still have one. The inode's
- * reference passes to the caller. */
+/* The name is gone; the entry stays as a whiteout while the lower might still have one.
+ * The inode's reference passes to the caller. */
 static struct inode *entry_remove(struct tm_dir *d, struct tm_entry *e)
 {
 	struct inode *inode = steal_ptr(&e->inode);
@@ -99,8 +101,8 @@ static struct inode *entry_remove(struct tm_dir *d, struct tm_entry *e)
 	return inode;
 }
 
-/* @dir is being freed: drops its entries; subdirectories that only it held go to @drain, so that the depth of
- * a tree doesn't become the depth of a stack. */
+/* @dir is being freed: drops its entries; subdirectories that only it held go to @drain,
+ * so that the depth of a tree doesn't become the depth of a stack. */
 void tm_dir_free_entries(struct tm_inode *ti, struct tm_inode **drain)
 {
 	struct tm_dir *d = ti->dir;
@@ -427,7 +429,8 @@ int tm_rename(struct inode *olddir, const char *oldname, struct inode *inode, st
 	struct tm_entry *to = dir_find(TM(newdir), newname);
 	if (is_err(to))
 		return (int)ptr_err(to);
-	/* Second: dir_find() of the same directory may free negative entries, never positive ones. */
+	/* Second: dir_find() of the same directory may free negative entries, never
+	 * positive ones. */
 	struct tm_entry *from = dir_find(TM(olddir), oldname);
 	if (is_err(from))
 		return (int)ptr_err(from);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Regular files: read, write, truncate, fallocate, seek. No host call on these paths, but for reading
- * bytes of the image that nobody has changed (preadv on its donated descriptor).
+ * Regular files: read, write, truncate, fallocate, seek. No host call on these paths, but
+ * for reading bytes of the image that nobody has changed (preadv on its donated
+ * descriptor).
  *
  * Writers and truncation hold inode.mu; readers hold nothing while they copy.
  */
@@ -16,7 +17,8 @@
 
 #define RELATIME_NS (24LL * 3600 * NSEC_PER_SEC)
 
-/* atime by the rules of relatime and noatime (man 8 mount). A racy single word, as in struct inode. */
+/* atime by the rules of relatime and noatime (man 8 mount). A racy single word, as in
+ * struct inode. */
 static void accessed(struct file *f)
 {
 	struct inode *i = f->inode;
@@ -93,7 +95,8 @@ static ssize_t tm_read(struct task *t, struct file *file, struct iter *it, int64
 	return (ssize_t)done;
 }
 
-/* How far to allocate for a write of [pos, pos+len): ahead of a file that grows by appending. */
+/* How far to allocate for a write of [pos, pos+len): ahead of a file that grows by
+ * appending. */
 static uint64_t pages_wanted(struct tm_file *f, uint64_t pos, uint64_t len, bool *ahead)
 {
 	uint64_t first = pos >> PAGE_SHIFT, last = (pos + len - 1) >> PAGE_SHIFT;
@@ -106,7 +109,8 @@ static uint64_t pages_wanted(struct tm_file *f, uint64_t pos, uint64_t len, bool
 	return n + more;
 }
 
-/* The page at @pos becomes writable: *ret_n bytes at the returned address, in flight. NULL: *err. */
+/* The page at @pos becomes writable: *ret_n bytes at the returned address, in flight.
+ * NULL: *err. */
 static void *write_begin(struct tm_file *f, uint64_t pos, uint64_t len, uint64_t *ret_n,
 			 uint64_t *ret_gen, bool *ret_copied_up, int *err)
 {
@@ -160,7 +164,8 @@ static ssize_t write_piece(struct tm_file *f, struct iter *it, uint64_t pos, uin
 		r = iter_copy_from(it, p, n);
 		mutex_lock(&f->mu);
 		again = r > 0 && f->gen != gen; /* moved under us: these bytes are lost */
-		/* In one step with the end of the flight: tm_release() cuts off what is beyond. */
+		/* In one step with the end of the flight: tm_release() cuts off what is
+		 * beyond. */
 		if (r > 0 && !again && pos + (uint64_t)r > atomic_load(&f->ti->i.size))
 			atomic_store(&f->ti->i.size, pos + (uint64_t)r);
 		tm_inflight_put_locked(f);
@@ -224,8 +229,8 @@ static ssize_t tm_write(struct task *t, struct file *file, struct iter *it, int6
 }
 
 /*
- * The page that the new end falls into is made the file's own, if the lower has it, so that its tail can
- * be zeroed.
+ * The page that the new end falls into is made the file's own, if the lower has it, so
+ * that its tail can be zeroed.
  */
 static int cut_last_page(struct tm_file *f, uint64_t size)
 {
@@ -399,8 +404,8 @@ static int64_t tm_llseek(struct file *file, int64_t off, int whence)
 }
 
 /*
- * Gives back what was allocated ahead of a growing file. Without inode.mu: the last reference may be a
- * vma's, dropped with mm.mu held. A write under way shows in inflight.
+ * Gives back what was allocated ahead of a growing file. Without inode.mu: the last
+ * reference may be a vma's, dropped with mm.mu held. A write under way shows in inflight.
  */
 static void tm_release(struct file *file)
 {

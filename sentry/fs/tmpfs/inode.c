@@ -89,7 +89,8 @@ struct inode *tm_inode_from_lower(struct super *sb, struct lower *l)
 	return inode;
 }
 
-/* A name of @inode went away. With the last one, the table of linked files lets go of it. */
+/* A name of @inode went away. With the last one, the table of linked files lets go of it.
+ * */
 void tm_nlink_dec(struct inode *inode)
 {
 	struct lower *l = TM(inode)->lower;
@@ -123,7 +124,8 @@ static void free_one(struct tm_inode *ti)
 	free(ti);
 }
 
-/* May run with mm.mu held (the last mapping of a deleted file): takes no lock ranked below it. */
+/* May run with mm.mu held (the last mapping of a deleted file): takes no lock ranked
+ * below it. */
 static void tm_destroy(struct inode *inode)
 {
 	struct tm_inode *drain = TM(inode);
@@ -177,7 +179,8 @@ static int tm_setattr(struct inode *inode, const struct iattr *attr)
 
 		if (err)
 			return err;
-		/* truncate(2) to the same size leaves the times alone; open(O_TRUNC) doesn't. */
+		/* truncate(2) to the same size leaves the times alone; open(O_TRUNC)
+		 * doesn't. */
 		if (old == attr->size && !(attr->valid & ~(unsigned)ATTR_SIZE))
 			return 0;
 	}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * memfds and seals (man 2 memfd_create, F_ADD_SEALS in man 2 fcntl). A memfd is a nameless file of a tmpfs
- * instance that is mounted nowhere.
+ * memfds and seals (man 2 memfd_create, F_ADD_SEALS in man 2 fcntl). A memfd is a
+ * nameless file of a tmpfs instance that is mounted nowhere.
  *
- * Left out: with F_SEAL_FUTURE_WRITE or F_SEAL_WRITE set, Linux also stops mprotect() from making an older
- * read-only shared mapping of a writable descriptor writable; here only new mappings are refused.
+ * Left out: with F_SEAL_FUTURE_WRITE or F_SEAL_WRITE set, Linux also stops mprotect()
+ * from making an older read-only shared mapping of a writable descriptor writable; here
+ * only new mappings are refused.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,8 @@ static pthread_once_t shm_once = PTHREAD_ONCE_INIT;
 
 static void shm_create(void)
 {
-	/* Linux's internal mount has no limits either: the sandbox's memory limit is the limit. */
+	/* Linux's internal mount has no limits either: the sandbox's memory limit is the
+	 * limit. */
 	shm_super = tmpfs_create_super(0, "size=0,nr_inodes=0");
 	if (is_err(shm_super))
 		panic("tmpfs: no instance for memfds: %ld", ptr_err(shm_super));
@@ -87,7 +89,8 @@ static long add_seals(struct file *file, unsigned add)
 		return -EPERM;
 	if ((add & F_SEAL_WRITE) && !(f->seals & F_SEAL_WRITE) && f->writable_maps)
 		return -EBUSY;
-	/* An executable that can't be made non-executable later shouldn't be changed either. */
+	/* An executable that can't be made non-executable later shouldn't be changed
+	 * either. */
 	if ((add & F_SEAL_EXEC) && (inode->mode & 0111))
 		add |= F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 	f->seals |= add;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Mapping a file (vm_object). The first translation moves the file into an mfile of its own, since the
- * stub gets that mfile's descriptor. Pages of the image that nobody has written to are mapped from the
- * host file, so sandboxes share the host's page cache.
+ * Mapping a file (vm_object). The first translation moves the file into an mfile of its
+ * own, since the stub gets that mfile's descriptor. Pages of the image that nobody has
+ * written to are mapped from the host file, so sandboxes share the host's page cache.
  *
- * Everything here runs with mm.mu held: no inode.mu, and no call that drops mappings. That is why a shared
- * writable mapping of an image's file copies its range up beforehand, in ->mmap (file.c).
+ * Everything here runs with mm.mu held: no inode.mu, and no call that drops mappings.
+ * That is why a shared writable mapping of an image's file copies its range up
+ * beforehand, in ->mmap (file.c).
  */
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/priv.h"
@@ -34,7 +35,8 @@ static void object_put(struct vm_object *o)
 	inode_put(&f->ti->i);
 }
 
-/* Allocates at a fault: how much of the hole of @n pages, of which @avail are in the file and wanted. */
+/* Allocates at a fault: how much of the hole of @n pages, of which @avail are in the file
+ * and wanted. */
 static uint64_t fault_pages(struct tm_file *f, uint64_t page, uint64_t n)
 {
 	if (page << PAGE_SHIFT < f->lower_end)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The in-memory file system behind tmpfs, memfds and the overlay root. An inode may have a *lower*, a file
- * of the image: what the guest hasn't changed comes from there.
+ * The in-memory file system behind tmpfs, memfds and the overlay root. An inode may have
+ * a *lower*, a file of the image: what the guest hasn't changed comes from there.
  *
- * Lock order: inode.mu > lower_fs.mu (FS) > mm.mu > tm_file.mu (INODE_PAGES) > lower open list > mfile
+ * Lock order: inode.mu > lower_fs.mu (FS) > mm.mu > tm_file.mu (INODE_PAGES) > lower open
+ * list > mfile
  *
  * Field key: (i) inode.mu   (p) tm_file.mu   (a) atomic   (c) const after creation
  */

@@ -2,8 +2,8 @@
 /*
  * Instances: mount options (man 5 tmpfs), limits, statfs.
  *
- * Known and accepted without effect: huge=, mpol=, inode32/inode64, noswap. Anything else is EINVAL, as
- * the kernel says it.
+ * Known and accepted without effect: huge=, mpol=, inode32/inode64, noswap. Anything else
+ * is EINVAL, as the kernel says it.
  */
 #include <errno.h>
 #include <stdio.h>

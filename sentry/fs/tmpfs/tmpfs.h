@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tmpfs (man 5 tmpfs) and memfds (man 2 memfd_create). The overlay root is made by fs/overlay/overlay.h. */
+/* tmpfs (man 5 tmpfs) and memfds (man 2 memfd_create). The overlay root is made by
+ * fs/overlay/overlay.h. */
 #ifndef SENTRY_FS_TMPFS_TMPFS_H
 #define SENTRY_FS_TMPFS_TMPFS_H
 
@@ -10,11 +11,12 @@ struct super;
 
 /* Registers the type "tmpfs". Once, at start. */
 void tmpfs_init(void);
-/* A new instance. @data: mount options (size=, nr_blocks=, nr_inodes=, mode=, uid=, gid=), may be NULL.
- * err_ptr(-EINVAL) for unknown ones. */
+/* A new instance. @data: mount options (size=, nr_blocks=, nr_inodes=, mode=, uid=,
+ * gid=), may be NULL. err_ptr(-EINVAL) for unknown ones. */
 struct super *tmpfs_create_super(unsigned long flags, const char *data);
 
-/* memfd_create(2), @flags: MFD_* (checked by the caller). @name as the guest gave it. A file, or err_ptr. */
+/* memfd_create(2), @flags: MFD_* (checked by the caller). @name as the guest gave it. A
+ * file, or err_ptr. */
 struct file *memfd_create_file(const char *name, unsigned flags);
 /* F_ADD_SEALS and F_GET_SEALS of fcntl(2). -EINVAL when @f isn't on tmpfs. */
 long memfd_fcntl(struct file *f, unsigned cmd, unsigned long arg);

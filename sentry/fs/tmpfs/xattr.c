@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Extended attributes (man 7 xattr): a short list. What the image has is read in when somebody first asks.
- * Capability checks (trusted.*, security.*) and the rule that user.* is for files and directories only are
- * the VFS's. ACLs (system.posix_acl_*) are refused cleanly: EOPNOTSUPP.
+ * Extended attributes (man 7 xattr): a short list. What the image has is read in when
+ * somebody first asks. Capability checks (trusted.*, security.*) and the rule that user.*
+ * is for files and directories only are the VFS's. ACLs (system.posix_acl_*) are refused
+ * cleanly: EOPNOTSUPP.
  */
 #include <errno.h>
 #include <string.h>
@@ -54,7 +55,8 @@ void tm_xattrs_free(struct tm_inode *ti)
 		drop(&ti->xattrs);
 }
 
-/* Brings the lower's attributes in. Only files and directories have any that the gofer can read. */
+/* Brings the lower's attributes in. Only files and directories have any that the gofer
+ * can read. */
 static int load(struct tm_inode *ti)
 {
 	if (ti->xattrs_loaded)
@@ -85,7 +87,8 @@ ssize_t tm_getxattr(struct inode *inode, const char *name, void *buf, size_t siz
 
 	if (!name_ok(name))
 		return -EOPNOTSUPP;
-	/* Nothing was ever set: a racy look is enough (asked for at each exec and write). */
+	/* Nothing was ever set: a racy look is enough (asked for at each exec and write).
+	 * */
 	if (ti->xattrs_loaded && !ti->xattrs)
 		return -ENODATA;
 	AUTO_LOCK(&ti->xattr_mu);
