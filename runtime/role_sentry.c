@@ -5,6 +5,7 @@
  * sentry_confine(), every thread comes after.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -27,6 +28,7 @@
 
 #define MAX_TASKS_DEFAULT 8192
 #define MAX_FILES_DEFAULT 400000
+#define MALLOC_ARENAS 4
 
 static struct gofer_client *gofer;
 
@@ -59,7 +61,9 @@ static bool receive_boot(struct boot *b, char **why)
 		b->stdio[i] = console ? -1 : fds[3 + i];
 	b->rows = (unsigned)json_integer_value(json_object_get(b->json, "rows"));
 	b->cols = (unsigned)json_integer_value(json_object_get(b->json, "cols"));
-	return b->id && b->spec;
+	if (!b->id && !*why)
+		*why = kstrdup("malformed boot message");
+	return !*why;
 }
 
 static void set_limits(const struct boot *b, struct kernel_limits *l)
@@ -137,6 +141,15 @@ static int start(struct boot *b, struct container **ret, char **why)
 	return container_create(b, gofer, ret, why);
 }
 
+/*
+ * Said once, or malloc asks /sys for the number of CPUs when the first threads contend, which a
+ * confined process must not.
+ */
+static void limit_arenas(void)
+{
+	(void)mallopt(M_ARENA_MAX, MALLOC_ARENAS); /* fails for absurd numbers only */
+}
+
 static void block_signals(void)
 {
 	sigset_t all;
@@ -160,7 +173,10 @@ int role_sentry(bool debug)
 
 	log_init(ROLE_LOG_FD, LOG_JSON, debug ? LOG_DEBUG : LOG_WARN, "sentry");
 	block_signals();
-	if (!receive_boot(b, &why) || start(b, &c, &why)) {
+	limit_arenas();
+	if (receive_boot(b, &why) && !debug && json_is_true(json_object_get(b->json, "strace")))
+		log_init(ROLE_LOG_FD, LOG_JSON, LOG_INFO, "sentry");
+	if (why || start(b, &c, &why)) {
 		log_error("%s", why);
 		reply = json_pack("{s:s}", "error", why);
 		(void)control_send(ROLE_BOOT_FD, reply, NULL, 0); /* the exit status tells, too */

@@ -25,6 +25,8 @@ int elf_parse_head(const void *buf, size_t len, struct elf_head *ret)
 	struct elf_head h;
 	uint16_t type, machine, phentsize;
 
+	if (len < ELF_HEADER_SIZE)
+		return -ENOEXEC;
 	cursor_init(&c, buf, len);
 	ident = pull_bytes(&c, EI_NIDENT);
 	type = pull_u16(&c);
