@@ -305,6 +305,11 @@ int pma_prot(const struct vma *v, const struct pma *p)
 	return prot;
 }
 
+/*
+ * After queueing, never before: if the counter moves on between, the batch that moved it was under way
+ * already and didn't include ours, and a thread resumed later has applied ours first. See
+ * maybe_spurious() in fault.c.
+ */
 static void note_queued(struct mm *mm)
 {
 	mm->queued_seq = plat->as_map_seq(mm->as);
@@ -320,9 +325,9 @@ int stub_map_range(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 		bool writable = p->mf == mm->own ||
 				((v->flags & VMF_SHARED) && (v->flags & VMF_MAYWRITE));
 
-		note_queued(mm);
 		r = plat->as_map(mm->as, gaddr(a), b - a, pma_prot(v, p), p->mf,
 				 p->off + (a - p->start), writable);
+		note_queued(mm);
 		if (r < 0)
 			return r;
 	}
@@ -331,9 +336,11 @@ int stub_map_range(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 
 int stub_unmap(struct mm *mm, uint64_t start, uint64_t end)
 {
+	int r = plat->as_unmap(mm->as, gaddr(start), end - start);
+
 	mm->need_flush = true;
 	note_queued(mm);
-	return plat->as_unmap(mm->as, gaddr(start), end - start);
+	return r;
 }
 
 /* One as_protect for each run of adjacent pmas with equal rights: never over a hole, which the host
@@ -350,8 +357,8 @@ int stub_protect(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 		for (p = pma_next(p); p && p->start == b && b < end && pma_prot(v, p) == prot;
 		     p = pma_next(p))
 			b = MIN(p->end, end);
-		note_queued(mm);
 		r = plat->as_protect(mm->as, gaddr(a), b - a, prot);
+		note_queued(mm);
 		if (r < 0)
 			return r;
 	}
