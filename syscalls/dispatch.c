@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From a guest's system call to its handler. */
-#include "base/compiler.h"
-
-#define SYS_DECL_ATTR __weak
 #include "syscalls/sys.h"
 
+#include "base/compiler.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/ptrace.h"
 

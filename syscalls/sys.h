@@ -51,11 +51,7 @@ static inline gaddr_t arg_gaddr(const struct sysargs *a, int i)
 
 typedef long (*sys_fn)(struct task *t, const struct sysargs *a);
 
-#ifndef SYS_DECL_ATTR
-#define SYS_DECL_ATTR
-#endif
-#define SYSCALL(nr, name, kinds)                                                         \
-	SYS_DECL_ATTR long sys_##name(struct task *t, const struct sysargs *a);
+#define SYSCALL(nr, name, kinds) long sys_##name(struct task *t, const struct sysargs *a);
 #define NOSYS(nr, name)
 #include "syscalls/table.def"
 #undef SYSCALL

@@ -22,7 +22,10 @@ lint: ## layering, banned calls, guest pointers, formatting of licence heads
 format: ## rewrite sources in the house style
 	clang-format -i $(C_FILES)
 
+docs: ## write docs/syscalls.md from the table
+	$(Q)python3 tools/syscalls_doc.py
+
 install: all ## install into $(PREFIX)
 	install -D -m 0755 $(O)/holdfast $(DESTDIR)$(PREFIX)/bin/holdfast
 
-.PHONY: deps quickstart rootfs lint format install
+.PHONY: deps quickstart rootfs lint format docs install

@@ -6,8 +6,7 @@
  * A platform may not know whether a fault was a read or a write (ptrace doesn't). What is missing is
  * then made accessible as far as the vma allows; if everything is in place already, either another
  * thread has just resolved the same fault (its batch was applied after the guest was resumed, or is
- * still queued), or the access is a true violation. The doubt is resolved by letting the guest try
- * again, a bounded number of times for one page (task.fault_seq).
+ * still queued), or the access is a true violation: see maybe_spurious().
  *
  * Context: mm.mu held for writing throughout.
  */
@@ -17,8 +16,6 @@
 
 #include "sentry/kernel/task.h"
 #include "sentry/mm/safecopy.h"
-
-#define FAULT_RETRIES_MAX 8 /* at one page without any progress */
 
 int back_anon(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 {
@@ -187,8 +184,6 @@ static long cow_copy(struct mm *mm, const struct pma *p, uint64_t start, uint64_
 	bool counted = p->flags & PMA_COUNTED;
 	bool hole = counted && mfile_range_resident(src, soff, end - start) == 0;
 
-	if (counted && src != mm->own)
-		mm->need_flush = true; /* a page of another mm's: may be reused elsewhere */
 	mfile_get(src);
 	while (a < end) {
 		uint64_t off, n, c;
@@ -340,18 +335,15 @@ struct vma *vma_find_or_grow(struct task *t, struct mm *mm, uint64_t addr)
 
 /* ---- the verdict ---- */
 
-/* Everything is in place. Has somebody else repaired it just now, or is it a violation? */
-static bool maybe_spurious(struct task *t, struct mm *mm, const struct plat_trap *trap)
+/*
+ * Everything is in place. Has somebody else repaired it just now, or is it a violation? The last change
+ * was queued when the platform's batch counter stood at queued_seq; a thread that was resumed with a
+ * higher count has it in force. Otherwise it shall try again, after its resume has applied what is
+ * queued; that ends as soon as nobody changes mappings between a resume and the fault.
+ */
+static bool maybe_spurious(const struct mm *mm, const struct plat_trap *trap)
 {
-	uint64_t seq = plat->as_map_seq(mm->as), page = page_down(trap->addr);
-	uint64_t tries = t->fault_seq & ~PAGE_MASK;
-
-	if (seq == trap->map_seq && seq != mm->queued_seq)
-		return false;
-	if (page_down(t->fault_seq) != page)
-		tries = 0;
-	t->fault_seq = page | (tries + 1);
-	return tries < FAULT_RETRIES_MAX;
+	return trap->map_seq <= mm->queued_seq;
 }
 
 static int segv(int *ret_code, int code)
@@ -367,8 +359,8 @@ static int sigbus(int *ret_code)
 }
 
 /* The host says SIGBUS: past the end of a mapped file, or no memory left. */
-static int resolve_sigbus(struct task *t, struct mm *mm, struct vma *v,
-			  const struct plat_trap *trap, int *ret_code)
+static int resolve_sigbus(struct task *t, struct vma *v, const struct plat_trap *trap,
+			  int *ret_code)
 {
 	uint64_t addr = page_down(trap->addr), len = PAGE_SIZE, off;
 	struct mfile *mf;
@@ -377,7 +369,11 @@ static int resolve_sigbus(struct task *t, struct mm *mm, struct vma *v,
 	    v->obj->ops->translate(v->obj, vma_obj_off(v, addr), &len, false, &mf, &off) < 0)
 		return sigbus(ret_code);
 	mfile_put(mf);
-	return maybe_spurious(t, mm, trap) ? 0 : sigbus(ret_code);
+	/* The file has grown since: once more. */
+	if (t->fault_seq == (addr | 1))
+		return sigbus(ret_code);
+	t->fault_seq = addr | 1;
+	return 0;
 }
 
 static int resolve(struct task *t, struct mm *mm, const struct plat_trap *trap, int *ret_code)
@@ -393,7 +389,7 @@ static int resolve(struct task *t, struct mm *mm, const struct plat_trap *trap, 
 	if (!v)
 		return segv(ret_code, SEGV_MAPERR);
 	if (trap->signo == SIGBUS)
-		return resolve_sigbus(t, mm, v, trap, ret_code);
+		return resolve_sigbus(t, v, trap, ret_code);
 	if (v->prot == PROT_NONE)
 		return segv(ret_code, SEGV_ACCERR);
 	if (trap->write_known && ((trap->write && !(v->prot & PROT_WRITE)) ||
@@ -402,7 +398,7 @@ static int resolve(struct task *t, struct mm *mm, const struct plat_trap *trap, 
 	p = pma_find(mm, trap->addr);
 	write = trap->write_known ? trap->write : (v->prot & PROT_WRITE) && (p || vma_shared(v));
 	if (p && !(write && (p->flags & PMA_RO)))
-		return maybe_spurious(t, mm, trap) ? 0 : segv(ret_code, SEGV_ACCERR);
+		return maybe_spurious(mm, trap) ? 0 : segv(ret_code, SEGV_ACCERR);
 	r = fault_in(mm, v, trap->addr, write);
 	if (r < 0)
 		return sigbus(ret_code);

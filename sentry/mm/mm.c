@@ -36,7 +36,6 @@ struct mm *mm_create(void)
 	mm->mmap_base = GUEST_TASK_SIZE - (256UL << 20);
 	mm->gap_top = mm->mmap_base;
 	mm->dumpable = 1;
-	mm->queued_seq = UINT64_MAX;
 	return mm;
 }
 
@@ -162,21 +161,57 @@ void mm_wait_unpinned(struct mm *mm)
 	mutex_unlock(&mm->pin_mu);
 }
 
+static void free_pmas(struct mm *mm, struct pma **list)
+{
+	struct pma *p = *list;
+
+	*list = NULL;
+	if (!p)
+		return;
+	mm_wait_unpinned(mm);
+	pma_gc(p);
+}
+
+/*
+ * Frees the backing that was removed, at once when no thread can have it mapped any more, else later:
+ * when the batch that replaces it has been applied. A copied page must not be punched while another
+ * thread still reads the original.
+ */
+static void free_removed(struct mm *mm, bool now)
+{
+	struct pma *p = mm->gc_pmas;
+
+	if (now) {
+		free_pmas(mm, &mm->gc_pmas);
+		free_pmas(mm, &mm->lazy_pmas);
+		return;
+	}
+	if (mm->lazy_pmas && plat->as_map_seq(mm->as) > mm->lazy_seq)
+		free_pmas(mm, &mm->lazy_pmas);
+	if (!p)
+		return;
+	while (p->gc_next)
+		p = p->gc_next;
+	p->gc_next = mm->lazy_pmas;
+	mm->lazy_pmas = mm->gc_pmas;
+	mm->lazy_seq = mm->queued_seq;
+	mm->gc_pmas = NULL;
+}
+
 void mm_write_unlock(struct mm *mm, struct task *t)
 {
 	bool mine = t && t->mm == mm;
+	/* No thread is running guest code in it, apart from the caller, who isn't just now. */
+	bool quiet = !mm->as || mm->loading || (mine && atomic_load(&mm->users) == 1);
 	struct vma *vmas = mm->gc_vmas;
-	struct pma *pmas = mm->gc_pmas;
 
-	if (mm->need_flush && mm->as && !mm->loading && (!mine || atomic_load(&mm->users) > 1))
+	if (mm->need_flush && !quiet) {
 		(void)plat->as_flush(mm->as, mine ? t->ctx : NULL); /* fails: stub is dead */
+		quiet = true;
+	}
 	mm->need_flush = false;
 	mm->gc_vmas = NULL;
-	mm->gc_pmas = NULL;
-	if (pmas) {
-		mm_wait_unpinned(mm);
-		pma_gc(pmas);
-	}
+	free_removed(mm, quiet);
 	rwmutex_unlock(&mm->mu);
 	while (vmas) {
 		struct vma *v = vmas;

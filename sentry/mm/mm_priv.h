@@ -16,8 +16,8 @@
  * on each page. Pages of objects (files, shared segments) aren't counted by us: their owner frees
  * them only after mm_object_truncated()/mm_object_moved() has returned.
  *
- * Whatever an operation takes away is put on mm->gc_* and let go by mm_write_unlock(), after the flush:
- * no page is reused while another thread may still have it mapped, and no file is closed (which may
+ * Whatever an operation takes away is put on mm->gc_* and let go by mm_write_unlock(), after the flush
+ * (or, where none was needed, once the batch with the replacement is in force): no page is reused while another thread may still have it mapped, and no file is closed (which may
  * take VFS locks) below mm.mu.
  *
  * Lock order: mm.mu > objmap table, mm.pin_mu (RANK_MM_SIDE) > platform, INODE_PAGES, MFILE.
@@ -128,7 +128,9 @@ struct mm {
 	bool need_flush;     /* (m) rights were taken away since the last flush */
 	bool loading;        /* (m) no thread has run in it yet: nothing to flush */
 	bool forked;         /* (m) others may refer to pages of the own mfile */
-	struct pma *gc_pmas; /* (m) */
+	struct pma *gc_pmas; /* (m) removed by the operation under way */
+	struct pma *lazy_pmas; /* (m) removed earlier; freed when the batch counter passes lazy_seq */
+	uint64_t lazy_seq;   /* (m) */
 	struct vma *gc_vmas; /* (m) */
 
 	struct mutex pin_mu; /* RANK_MM_SIDE */
