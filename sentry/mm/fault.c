@@ -17,6 +17,8 @@
 #include "sentry/kernel/task.h"
 #include "sentry/mm/safecopy.h"
 
+#define SPURIOUS_MAX 4
+
 int back_anon(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 {
 	uint64_t a = start;
@@ -339,11 +341,20 @@ struct vma *vma_find_or_grow(struct task *t, struct mm *mm, uint64_t addr)
  * Everything is in place. Has somebody else repaired it just now, or is it a violation? The last change
  * was queued when the platform's batch counter stood at queued_seq; a thread that was resumed with a
  * higher count has it in force. Otherwise it shall try again, after its resume has applied what is
- * queued; that ends as soon as nobody changes mappings between a resume and the fault.
+ * queued; that ends as soon as nobody changes mappings between a resume and the fault. Should the
+ * counter not move at all in SPURIOUS_MAX tries, nothing was queued and it is a violation.
  */
-static bool maybe_spurious(const struct mm *mm, const struct plat_trap *trap)
+static bool maybe_spurious(struct task *t, const struct mm *mm, const struct plat_trap *trap)
 {
-	return trap->map_seq <= mm->queued_seq;
+	if (trap->map_seq > mm->queued_seq)
+		return false;
+	if (t->fault_seq / SPURIOUS_MAX != trap->map_seq)
+		t->fault_seq = trap->map_seq * SPURIOUS_MAX;
+	else if (t->fault_seq % SPURIOUS_MAX == SPURIOUS_MAX - 1)
+		return false;
+	else
+		t->fault_seq++;
+	return true;
 }
 
 static int segv(int *ret_code, int code)
@@ -398,7 +409,7 @@ static int resolve(struct task *t, struct mm *mm, const struct plat_trap *trap, 
 	p = pma_find(mm, trap->addr);
 	write = trap->write_known ? trap->write : (v->prot & PROT_WRITE) && (p || vma_shared(v));
 	if (p && !(write && (p->flags & PMA_RO)))
-		return maybe_spurious(mm, trap) ? 0 : segv(ret_code, SEGV_ACCERR);
+		return maybe_spurious(t, mm, trap) ? 0 : segv(ret_code, SEGV_ACCERR);
 	r = fault_in(mm, v, trap->addr, write);
 	if (r < 0)
 		return sigbus(ret_code);

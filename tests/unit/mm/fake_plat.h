@@ -39,6 +39,7 @@ struct fake_range {
 struct plat_as {
 	struct fake_range *ranges; /* sorted */
 	uint64_t seq;
+	bool pending;
 	unsigned maps, unmaps, protects;
 };
 
@@ -97,7 +98,7 @@ static int fake_map(struct plat_as *as, gaddr_t addr, uint64_t len, int prot, st
 	*n = (struct fake_range){ addr.va, addr.va + len, off, mfile_get(mf), prot, writable_fd, *pp };
 	*pp = n;
 	as->maps++;
-	as->seq++;
+	as->pending = true;
 	return 0;
 }
 
@@ -105,7 +106,7 @@ static int fake_unmap(struct plat_as *as, gaddr_t addr, uint64_t len)
 {
 	fake_cut(as, addr.va, addr.va + len);
 	as->unmaps++;
-	as->seq++;
+	as->pending = true;
 	return 0;
 }
 
@@ -126,7 +127,7 @@ static int fake_protect(struct plat_as *as, gaddr_t addr, uint64_t len, int prot
 		a = r->end;
 	}
 	as->protects++;
-	as->seq++;
+	as->pending = true;
 	return 0;
 }
 
@@ -149,10 +150,18 @@ static void fake_populate(struct plat_as *as, gaddr_t addr, uint64_t len, bool w
 	(void)write;
 }
 
+/* Calls take effect at once here; the counter moves as if they were applied before a resume. */
+static void fake_apply(struct plat_as *as)
+{
+	if (as->pending)
+		as->seq++;
+	as->pending = false;
+}
+
 static int fake_flush(struct plat_as *as, struct plat_ctx *self)
 {
-	(void)as;
 	(void)self;
+	fake_apply(as);
 	return 0;
 }
 
@@ -227,9 +236,12 @@ static inline int guest_access(struct task *t, uint64_t addr, bool write, uint8_
 {
 	for (int i = 0; i < 64; i++) {
 		struct plat_as *as = mm_plat_as(t->mm);
-		struct plat_trap trap = { .addr = addr, .signo = SIGSEGV, .map_seq = as->seq };
 		struct fake_range *r = fake_find(as, addr);
+		struct plat_trap trap = { .addr = addr, .signo = SIGSEGV };
 		int sig;
+
+		fake_apply(as);
+		trap.map_seq = as->seq;
 
 		if (r && (r->prot & (write ? PROT_WRITE : PROT_READ | PROT_EXEC | PROT_WRITE))) {
 			uint64_t n = 1;
