@@ -37,7 +37,8 @@ VFLAGS_release := -O2 -g $(HARDEN_release)
 VFLAGS_debug := -O1 -g -DHF_DEBUG=1 $(HARDEN_debug)
 VFLAGS_asan := -O1 -g -DHF_DEBUG=1 -DHF_SANITIZE=1 -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer
-VFLAGS_tsan := -O1 -g -DHF_DEBUG=1 -DHF_SANITIZE=1 -fsanitize=thread -fno-omit-frame-pointer
+# -Wno-tsan: it does not model the fences of the clock's sequence counter
+VFLAGS_tsan := -O1 -g -DHF_DEBUG=1 -DHF_SANITIZE=1 -fsanitize=thread -fno-omit-frame-pointer -Wno-tsan
 VFLAGS := $(VFLAGS_$(VARIANT))
 $(if $(VFLAGS),,$(error unknown VARIANT '$(VARIANT)'))
 

@@ -139,7 +139,8 @@ int platform_spawn_zygote(struct plat_boot *boot)
 		return -errno;
 	ours = pair[0];
 	theirs = pair[1];
-	pid = fork();
+	/* Not fork(): a sanitizer's run time starts threads in the child, and unshare() wants none. */
+	pid = _Fork();
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)

@@ -2,8 +2,10 @@
 /* Entry of the one binary: a role of a sandbox, or the command line. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/cli.h"
+#include "runtime/launch.h"
 #include "runtime/roles.h"
 
 #ifdef HF_SANITIZE
@@ -13,10 +15,22 @@ __attribute__((visibility("default"), used)) const char *__asan_default_options(
 {
 	return "detect_leaks=0";
 }
+
+/* A role's fd 2 is /dev/null; what the sanitizer has to say belongs into the log. */
+static void report_to_log(void)
+{
+	(void)dup2(ROLE_LOG_FD, 2);
+}
+#else
+static void report_to_log(void)
+{
+}
 #endif
 
 int main(int argc, char **argv)
 {
+	if (argc == 4 && strstr(argv[1], "-role"))
+		report_to_log();
 	if (argc == 4 && !strcmp(argv[1], ROLE_SENTRY))
 		return role_sentry(argv[3][0] == '1');
 	if (argc == 4 && !strcmp(argv[1], ROLE_GOFER))

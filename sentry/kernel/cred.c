@@ -38,7 +38,9 @@ struct cred *cred_dup(const struct cred *c)
 {
 	struct cred *n = kzalloc(sizeof(*n));
 
-	*n = *c;
+	/* All but the count, which others change while we look. */
+	memcpy((char *)n + sizeof(n->ref), (const char *)c + sizeof(c->ref),
+	       sizeof(*n) - sizeof(n->ref));
 	ref_init(&n->ref);
 	userns_get(n->userns);
 	n->groups = NULL;

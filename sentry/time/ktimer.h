@@ -13,7 +13,7 @@
 struct ktimer {
 	int64_t deadline_ns;
 	int clock;        /* CLOCK_MONOTONIC, CLOCK_REALTIME (follows clock steps) or CLOCK_BOOTTIME */
-	bool queued;
+	_Atomic bool queued; /* others only ask whether it may need arming */
 	uint64_t key[6];  /* queue linkage, private to ktimer.c */
 	/* Runs on the timer thread, no locks held; may take any lock, must not sleep for long.
 	 * May re-arm @kt. */
