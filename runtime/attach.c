@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The user's terminal against a session's byte stream. The terminal is put into raw mode, since the
- * guest's terminal does echo, line editing and signals; every way out of the process restores it.
+ * The client's side of a running process: its end, the signals that the client gets meanwhile, and
+ * the user's terminal against the session's byte stream.
+ *
+ * The terminal is put into raw mode, since the guest's terminal does echo, line editing and
+ * signals; every way out of the process that can be caught restores it. Both directions have a
+ * buffer and are never waited for alone: a guest that doesn't read must not keep its output from us.
+ *
+ * Left out: a client that is stopped (kill -STOP) leaves the terminal raw, as ssh(1) does.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,10 +25,16 @@
 
 #define ATTACH_BUF 4096
 
+struct flow {
+	char buf[ATTACH_BUF];
+	size_t off, len;
+	bool eof; /* of the source, or the sink is gone */
+};
+
 struct attach {
 	int stream; /* ours */
 	int sigfd;
-	bool in_open;
+	struct flow in, out;
 };
 
 static struct termios saved_termios;
@@ -30,8 +42,11 @@ static bool termios_saved;
 
 static void restore_terminal(void)
 {
-	if (termios_saved)
-		(void)tcsetattr(0, TCSADRAIN, &saved_termios); /* nobody left to tell */
+	if (!termios_saved)
+		return;
+	/* From the background, too, where changing a terminal would stop us. */
+	signal(SIGTTOU, SIG_IGN);
+	(void)tcsetattr(0, TCSADRAIN, &saved_termios); /* nobody left to tell */
 	termios_saved = false;
 }
 
@@ -44,14 +59,15 @@ static void fatal_signal(int sig)
 
 static void raw_mode(void)
 {
+	static const int fatal[] = { SIGTERM, SIGHUP,  SIGINT, SIGQUIT, SIGABRT,
+				     SIGSEGV, SIGBUS, SIGALRM, SIGUSR1, SIGUSR2 };
 	struct termios t = saved_termios;
 
 	atexit(restore_terminal);
 	termios_saved = true;
-	signal(SIGTERM, fatal_signal);
-	signal(SIGHUP, fatal_signal);
-	signal(SIGINT, fatal_signal);
-	signal(SIGQUIT, fatal_signal);
+	for (unsigned i = 0; i < ARRAY_SIZE(fatal); i++)
+		signal(fatal[i], fatal_signal);
+	signal(SIGPIPE, SIG_IGN);
 	cfmakeraw(&t);
 	(void)tcsetattr(0, TCSADRAIN, &t); /* then it stays cooked: ugly, not wrong */
 }
@@ -67,44 +83,50 @@ struct attach *attach_begin(int *ret_fd, unsigned *rows, unsigned *cols)
 		return NULL;
 	a = kzalloc(sizeof(*a));
 	a->stream = sv[0];
-	a->in_open = true;
 	*ret_fd = sv[1];
+	/* Blocked before the size is read: a change in between is told later. */
+	sigemptyset(&winch);
+	sigaddset(&winch, SIGWINCH);
+	sigprocmask(SIG_BLOCK, &winch, NULL);
+	a->sigfd = signalfd(-1, &winch, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (ioctl(0, TIOCGWINSZ, &ws) == 0) {
 		*rows = ws.ws_row;
 		*cols = ws.ws_col;
 	}
-	sigemptyset(&winch);
-	sigaddset(&winch, SIGWINCH);
-	sigprocmask(SIG_BLOCK, &winch, NULL);
-	a->sigfd = signalfd(-1, &winch, SFD_CLOEXEC);
-	raw_mode();
 	return a;
 }
 
-static bool write_all(int fd, const char *p, size_t n)
+static bool temporary(void)
 {
-	while (n) {
-		ssize_t w = write(fd, p, n);
-
-		if (w < 0 && errno == EINTR)
-			continue;
-		if (w < 0)
-			return false;
-		p += w;
-		n -= (size_t)w;
-	}
-	return true;
+	return errno == EAGAIN || errno == EINTR;
 }
 
-/* False at the end of the stream. */
-static bool relay(int from, int to)
+/* Takes what there is; for the stream, which must not be waited for, with MSG_DONTWAIT. */
+static void flow_fill(struct flow *f, int fd, bool sock)
 {
-	char buf[ATTACH_BUF];
-	ssize_t n = read(from, buf, sizeof(buf));
+	ssize_t n = sock ? recv(fd, f->buf, sizeof(f->buf), MSG_DONTWAIT) :
+			   read(fd, f->buf, sizeof(f->buf));
 
-	if (n < 0 && errno == EINTR)
-		return true;
-	return n > 0 && write_all(to, buf, (size_t)n);
+	if (n > 0) {
+		f->off = 0;
+		f->len = (size_t)n;
+	} else if (n == 0 || !temporary()) {
+		f->eof = true;
+	}
+}
+
+static void flow_drain(struct flow *f, int fd, bool sock)
+{
+	ssize_t n = sock ? send(fd, f->buf + f->off, f->len, MSG_DONTWAIT | MSG_NOSIGNAL) :
+			   write(fd, f->buf + f->off, f->len);
+
+	if (n >= 0) {
+		f->off += (size_t)n;
+		f->len -= (size_t)n;
+	} else if (!temporary()) {
+		f->len = 0;
+		f->eof = true;
+	}
 }
 
 static void tell_size(struct attach *a, void (*resize)(void *, unsigned, unsigned), void *arg)
@@ -116,37 +138,58 @@ static void tell_size(struct attach *a, void (*resize)(void *, unsigned, unsigne
 		resize(arg, ws.ws_row, ws.ws_col);
 }
 
+/* What the guest wrote before its end still has to come out. */
+static void flush_output(struct attach *a)
+{
+	while (!a->out.eof) {
+		struct pollfd p = { .fd = a->out.len ? 1 : a->stream,
+				    .events = a->out.len ? POLLOUT : POLLIN };
+
+		if (poll(&p, 1, -1) < 0 && errno != EINTR)
+			return;
+		if (a->out.len)
+			flow_drain(&a->out, 1, false);
+		else
+			flow_fill(&a->out, a->stream, true);
+	}
+}
+
 json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsigned rows, unsigned cols),
 		   void *arg)
 {
-	bool out_open = true;
-	json_t *rep = NULL;
-
+	raw_mode();
 	for (;;) {
-		struct pollfd p[4] = { { .fd = a->in_open ? 0 : -1, .events = POLLIN },
-				       { .fd = out_open ? a->stream : -1, .events = POLLIN },
-				       { .fd = control, .events = POLLIN },
-				       { .fd = a->sigfd, .events = POLLIN } };
+		bool in_full = a->in.len != 0, out_full = a->out.len != 0;
+		struct pollfd p[5] = {
+			{ .fd = in_full || a->in.eof ? -1 : 0, .events = POLLIN },
+			{ .fd = out_full ? 1 : -1, .events = POLLOUT },
+			{ .fd = a->stream,
+			  .events = (short)((in_full ? POLLOUT : 0) | (out_full ? 0 : POLLIN)) },
+			{ .fd = control, .events = POLLIN },
+			{ .fd = a->sigfd, .events = POLLIN },
+		};
 
-		if (poll(p, 4, -1) < 0 && errno != EINTR)
-			break;
-		if (p[0].revents && !relay(0, a->stream))
-			a->in_open = false;
-		if (p[3].revents)
+		if (a->out.eof)
+			p[2].fd = -1; /* the session's end is near: the status comes next */
+		if (poll(p, 5, -1) < 0 && errno != EINTR)
+			return NULL;
+		if (p[4].revents)
 			tell_size(a, resize, arg);
-		if (p[1].revents && !relay(a->stream, 1)) {
-			out_open = false;
-			shutdown(a->stream, SHUT_RDWR);
-		}
-		/* The status is the last thing: what the guest wrote before comes first. */
-		if (p[2].revents && !(p[1].revents & POLLIN)) {
-			rep = control_recv(control, NULL, NULL);
-			break;
+		if (p[0].revents)
+			flow_fill(&a->in, 0, false);
+		if (p[1].revents)
+			flow_drain(&a->out, 1, false);
+		if (!out_full && (p[2].revents & (POLLIN | POLLHUP | POLLERR)))
+			flow_fill(&a->out, a->stream, true);
+		if (a->in.len && (p[2].revents & POLLOUT))
+			flow_drain(&a->in, a->stream, true);
+		if (p[3].revents) {
+			json_t *rep = control_recv(control, NULL, NULL);
+
+			flush_output(a);
+			return rep;
 		}
 	}
-	while (out_open && relay(a->stream, 1))
-		;
-	return rep;
 }
 
 void attach_end(struct attach *a)
@@ -157,4 +200,42 @@ void attach_end(struct attach *a)
 	close(a->stream);
 	close(a->sigfd);
 	free(a);
+}
+
+/* ---- without a terminal ---- */
+
+static void forwarded_set(sigset_t *set)
+{
+	static const int sigs[] = { SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 };
+
+	sigemptyset(set);
+	for (unsigned i = 0; i < ARRAY_SIZE(sigs); i++)
+		sigaddset(set, sigs[i]);
+}
+
+void client_block_signals(void)
+{
+	sigset_t set;
+
+	forwarded_set(&set);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+json_t *client_wait(int control, void (*forward)(void *arg, int sig), void *arg)
+{
+	sigset_t set;
+	AUTO_CLOSE int sigfd = (forwarded_set(&set), signalfd(-1, &set, SFD_CLOEXEC));
+
+	for (;;) {
+		struct pollfd p[2] = { { .fd = control, .events = POLLIN },
+				       { .fd = sigfd, .events = POLLIN } };
+		struct signalfd_siginfo si;
+
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			return NULL;
+		if (p[0].revents)
+			return control_recv(control, NULL, NULL);
+		if (p[1].revents && read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+			forward(arg, (int)si.ssi_signo);
+	}
 }

@@ -36,6 +36,8 @@ struct statedir *cli_open(const char *id);
 const char *cli_status(struct statedir *s);
 /* One control request; the reply (new reference) or NULL. *ret_why (heap) says why not. */
 json_t *cli_request(struct statedir *s, json_t *req, char **ret_why);
+/* When process @pid started, in clock ticks since boot; 0 when there is none. */
+long long cli_start_time(pid_t pid);
 /* Removes a container whose sentry is gone (or kills it first). 0 or -1 after a message. */
 int cli_destroy(struct statedir *s, bool force);
 /* The exit status that a stopped container left, 255 when it left none. */
@@ -43,13 +45,19 @@ int cli_exit_status(struct statedir *s);
 
 /* attach.c: the user's terminal against a session's byte stream. */
 struct attach;
-/* Puts the terminal on fd 0 into raw mode (restored at exit, whatever ends us) and returns the other end
- * of the stream to hand to the sentry in *ret_fd. NULL when fd 0 is no terminal. */
+/* The stream between the terminal on fd 0 and a session: its other end, to hand to the sentry, in
+ * *ret_fd, the terminal's size in *rows and *cols. NULL when fd 0 is no terminal. */
 struct attach *attach_begin(int *ret_fd, unsigned *rows, unsigned *cols);
-/* Relays until @control (the connection that will carry the exit status) has an answer: new reference, or
+/* Puts the terminal into raw mode (restored at exit, whatever ends us) and relays until @control (the connection that will carry the exit status) has an answer: new reference, or
  * NULL when the sandbox died. Window size changes are sent on a connection made with @resize. */
 json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsigned rows, unsigned cols),
 		   void *arg);
+/* Restores the terminal. */
 void attach_end(struct attach *a);
+/* For clients without a terminal: signals that the guest's process is to get instead of us, blocked from
+ * here on, so that none is lost while the process starts. */
+void client_block_signals(void);
+/* Waits for the answer on @control (as attach_run); passes signals on meanwhile. */
+json_t *client_wait(int control, void (*forward)(void *arg, int sig), void *arg);
 
 #endif

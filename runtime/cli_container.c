@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the commands share: finding a container, asking its sentry, taking it down. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,22 +72,40 @@ int cli_exit_status(struct statedir *s)
 	return status & 0xff;
 }
 
+long long cli_start_time(pid_t pid)
+{
+	AUTO_FREE char *path = kasprintf("/proc/%d/stat", pid);
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char buf[1024];
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+	char *p;
+
+	if (n <= 0)
+		return 0;
+	buf[n] = 0;
+	/* man 5 proc: field 22; the second one may contain blanks and brackets. */
+	p = strrchr(buf, ')');
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p ? strtoll(p, NULL, 10) : 0;
+}
+
 /* Kills the process that state.json names, if it still is that process, and waits for its end. */
 static void kill_sentry(struct statedir *s)
 {
 	json_t *st = statedir_load(s, "state.json");
 	pid_t pid = (pid_t)json_integer_value(json_object_get(st, "sentry_pid"));
-	AUTO_CLOSE int sock = control_connect(s->fd);
+	long long start = json_integer_value(json_object_get(st, "sentry_start"));
 	int pidfd;
 
 	json_decref(st);
-	/* Only a sentry that listens on this very socket is ours: pids are reused. */
-	if (pid <= 0 || sock < 0)
+	if (pid <= 0)
 		return;
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (pidfd < 0)
 		return;
-	if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0) {
+	/* Pids are reused; the descriptor holds on to the process that is looked at. */
+	if (cli_start_time(pid) == start && syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0) {
 		struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
 		(void)poll(&p, 1, KILL_WAIT_MS); /* a process that won't die shows below */
@@ -99,7 +119,7 @@ int cli_destroy(struct statedir *s, bool force)
 
 	if (!force && strcmp(cli_status(s), "stopped") != 0)
 		return cli_fail("cannot delete container %s that is not stopped", s->id), -1;
-	kill_sentry(s);
+	kill_sentry(s); /* a stopped one may be about to end, still */
 	r = statedir_remove(s);
 	if (r)
 		return cli_fail("cannot remove %s: %s", s->path, strerror(-r)), -1;

@@ -87,7 +87,7 @@ static int do_command(int argc, char **argv)
 	b.bundle = getcwd(NULL, 0);
 	if (!b.bundle)
 		b.bundle = kstrdup("/");
-	return container_run(&b, false);
+	return container_run(&b, false, true);
 }
 
 const struct command cmd_do = {

@@ -2,6 +2,7 @@
 /* exec: another process in a running container. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "runtime/cli.h"
+#include "runtime/cmd_run.h"
 #include "runtime/console_socket.h"
 #include "runtime/control.h"
 
@@ -58,8 +60,6 @@ static int set_user(json_t *proc)
 		return cli_fail("--user %s: not of the form UID[:GID]", o.user);
 	json_object_set_new(proc, "user", json_pack("{s:I, s:I}", "uid", (json_int_t)uid, "gid",
 						    (json_int_t)gid));
-	if (uid != 0)
-		json_object_del(proc, "capabilities");
 	return 0;
 }
 
@@ -181,41 +181,93 @@ static int open_console(struct attach **ret_a, int *ret_fd, unsigned *rows, unsi
 	return *ret_a ? 0 : cli_fail("-t needs a terminal on standard input");
 }
 
+static void send_signal(void *arg, int sig)
+{
+	json_t *req = json_pack("{s:i}", "signal", sig);
+
+	(void)control_send(*(int *)arg, req, NULL, 0); /* the process may be gone */
+	json_decref(req);
+}
+
+/* Follows the process on @sock to its end: its exit status. */
+static int follow(int sock, struct attach *a)
+{
+	json_t *rep = a ? attach_run(a, sock, send_resize, &sock) :
+			  client_wait(sock, send_signal, &sock);
+	json_t *v = json_object_get(rep, "status");
+	int status = json_is_integer(v) ? (int)json_integer_value(v) : 255;
+
+	json_decref(rep);
+	attach_end(a);
+	return status;
+}
+
+/*
+ * Leaves a process behind that stands for the guest's: its pid goes into the pid file, it ends with the
+ * guest's status, passes signals on, and when it is killed so is the guest's process. That is what
+ * callers do with the pid (they wait for it as subreapers, and kill it).
+ */
+static int leave_waiter(int sock)
+{
+	pid_t pid;
+
+	client_block_signals();
+	pid = fork();
+	if (pid < 0)
+		return cli_fail("cannot fork: %s", strerror(errno)), 255;
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+		for (int i = 0; i < 3; i++)
+			(void)dup2(null, i); /* callers wait for these to be closed */
+		(void)dup2(sock, 3);
+		(void)close_range(4, ~0U, 0);
+		(void)!chdir("/"); /* holds no directory of the caller's */
+		_exit(follow(3, NULL));
+	}
+	if (write_pid_file(o.pid_file, pid)) {
+		(void)kill(pid, SIGKILL); /* and the process with it */
+		return 255;
+	}
+	return 0;
+}
+
 static int exec_process(struct statedir *s, json_t *proc)
 {
 	AUTO_CLOSE int sock = control_connect(s->fd);
 	bool tty = json_is_true(json_object_get(proc, "terminal"));
 	unsigned rows = 0, cols = 0;
 	struct attach *a = NULL;
-	int fds[3] = { 0, 1, 2 }, status = 255;
+	int fds[3] = { 0, 1, 2 };
 	json_t *req, *rep;
 
 	if (sock < 0)
-		return cli_fail("cannot exec in container %s: container not running", s->id);
+		return cli_fail("cannot exec in container %s: container not running", s->id), 255;
 	if (tty && open_console(&a, &fds[0], &rows, &cols))
 		return 255;
-	req = json_pack("{s:s, s:O, s:i, s:i}", "op", "exec", "process", proc, "rows", (int)rows,
-			"cols", (int)cols);
+	if (!a)
+		client_block_signals();
+	req = json_pack("{s:s, s:O, s:i, s:i, s:b}", "op", "exec", "process", proc, "rows",
+			(int)rows, "cols", (int)cols, "tied", o.detach && o.pid_file);
 	rep = control_send(sock, req, fds, tty ? 1 : 3) ? NULL : control_recv(sock, NULL, NULL);
 	json_decref(req);
 	if (tty)
 		close(fds[0]);
 	if (!rep || json_object_get(rep, "error")) {
 		attach_end(a);
-		(void)cli_fail("exec failed: %s", json_string_value(json_object_get(rep, "error")) ?:
+		(void)cli_fail("exec failed: unable to start container process: %s", json_string_value(json_object_get(rep, "error")) ?:
 							  "the sandbox died");
 		json_decref(rep);
 		return 255;
 	}
 	json_decref(rep);
 	if (o.detach)
-		return 0;
-	rep = a ? attach_run(a, sock, send_resize, &sock) : control_recv(sock, NULL, NULL);
-	if (json_is_integer(json_object_get(rep, "status")))
-		status = (int)json_integer_value(json_object_get(rep, "status"));
-	json_decref(rep);
-	attach_end(a);
-	return status;
+		return o.pid_file ? leave_waiter(sock) : 0;
+	if (o.pid_file && write_pid_file(o.pid_file, getpid())) {
+		attach_end(a);
+		return 255;
+	}
+	return follow(sock, a);
 }
 
 static int exec(int argc, char **argv)

@@ -25,6 +25,7 @@ static json_t *current_state(struct statedir *s)
 	if (!strcmp(status, "stopped"))
 		json_object_set_new(st, "pid", json_integer(0));
 	json_object_del(st, "sentry_pid");
+	json_object_del(st, "sentry_start");
 	return st;
 }
 
@@ -74,11 +75,12 @@ static void list_one(const char *root, const char *id, void *arg)
 	else if (arg)
 		json_array_append(arg, st);
 	else
-		printf("%-24s %-8lld %-10s %-40s %s\n", id,
+		printf("%-24s %-8lld %-10s %-40s %-22s %s\n", id,
 		       (long long)json_integer_value(json_object_get(st, "pid")),
 		       json_string_value(json_object_get(st, "status")),
 		       json_string_value(json_object_get(st, "bundle")),
-		       json_string_value(json_object_get(st, "created")) ?: "");
+		       json_string_value(json_object_get(st, "created")) ?: "",
+		       json_string_value(json_object_get(st, "owner")) ?: "");
 	json_decref(st);
 }
 
@@ -94,7 +96,8 @@ static int list(int argc, char **argv)
 	else if (format && strcmp(format, "table") != 0)
 		return cli_fail("unknown format '%s'", format);
 	else if (!quiet)
-		printf("%-24s %-8s %-10s %-40s %s\n", "ID", "PID", "STATUS", "BUNDLE", "CREATED");
+		printf("%-24s %-8s %-10s %-40s %-22s %s\n", "ID", "PID", "STATUS", "BUNDLE",
+		       "CREATED", "OWNER");
 	r = statedir_each(globals.root, list_one, all);
 	if (r)
 		return cli_fail("cannot read %s: %s", globals.root, strerror(-r));
@@ -135,7 +138,13 @@ static int ps(int argc, char **argv)
 	if (!rep)
 		return cli_fail("%s: %s", s->id, why);
 	if (format && !strcmp(format, "json")) {
-		print_json(json_object_get(rep, "processes"));
+		json_t *pids = json_array();
+
+		/* as runc: numbers alone; here they are the container's own */
+		json_array_foreach(json_object_get(rep, "processes"), i, p)
+			json_array_append(pids, json_object_get(p, "pid"));
+		print_json(pids);
+		json_decref(pids);
 	} else {
 		printf("%8s  %s\n", "PID", "COMMAND");
 		json_array_foreach(json_object_get(rep, "processes"), i, p)

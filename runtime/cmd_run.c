@@ -2,6 +2,7 @@
 /* run, create, start: containers from OCI bundles. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -49,7 +50,7 @@ static const struct opt run_opts[] = {
 	{ 0 },
 };
 
-static int write_pid_file(const char *path, pid_t pid)
+int write_pid_file(const char *path, pid_t pid)
 {
 	AUTO_FREE char *tmp = kasprintf("%s.tmp", path);
 	FILE *f = fopen(tmp, "we");
@@ -62,8 +63,28 @@ static int write_pid_file(const char *path, pid_t pid)
 	return 0;
 }
 
-static int save_state(struct statedir *s, const struct spec *spec, const char *bundle, pid_t pid)
+/* Our user's name (heap). Not getpwuid(3): a static program must not load NSS modules. */
+static char *owner_name(void)
 {
+	FILE *f = fopen("/etc/passwd", "re");
+	char *name = NULL;
+	struct passwd *p;
+
+	while (f && !name && (p = fgetpwent(f)))
+		if (p->pw_uid == geteuid())
+			name = kstrdup(p->pw_name);
+	if (f)
+		fclose(f);
+	return name ? name : kasprintf("%u", geteuid());
+}
+
+static int save_state(const struct launch *l, pid_t pid, char **ret_why)
+{
+	AUTO_FREE char *rootfs = l->spec->root_path[0] == '/' ?
+					 kstrdup(l->spec->root_path) :
+					 kasprintf("%s/%s", l->bundle, l->spec->root_path);
+	AUTO_FREE char *owner = owner_name();
+
 	struct timespec now;
 	char created[32];
 	struct tm tm;
@@ -73,12 +94,16 @@ static int save_state(struct statedir *s, const struct spec *spec, const char *b
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	j = json_pack("{s:s, s:s, s:i, s:i, s:s, s:s, s:O*}", "ociVersion", spec->oci_version, "id",
-		      s->id, "pid", pid, "sentry_pid", pid, "bundle", bundle, "created", created,
-		      "annotations", spec->annotations);
-	r = statedir_save(s, "state.json", j);
+	j = json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:s, s:O*, s:s}", "ociVersion",
+		      l->spec->oci_version, "id", l->dir->id, "pid", pid, "sentry_pid", pid,
+		      "sentry_start", (json_int_t)cli_start_time(pid), "bundle", l->bundle, "rootfs",
+		      rootfs, "created", created, "annotations", l->spec->annotations, "owner",
+		      owner);
+	r = statedir_save(l->dir, "state.json", j);
 	json_decref(j);
-	return r ? cli_fail("cannot write %s/state.json: %s", s->path, strerror(-r)) : 0;
+	if (r)
+		*ret_why = kasprintf("cannot write %s/state.json: %s", l->dir->path, strerror(-r));
+	return r ? -1 : 0;
 }
 
 int container_boot(struct boot_request *b, struct statedir **ret_dir)
@@ -96,16 +121,16 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 			    .stdio = { 0, 1, 2 },
 			    .console = b->console_fd,
 			    .rows = b->rows,
-			    .cols = b->cols };
+			    .cols = b->cols,
+			    .spawned = save_state };
 
 	if (!s)
 		return cli_fail("%s", why);
-	if (sandbox_launch(&l, &b->pid, &why)) {
-		(void)cli_fail("%s", why);
-	} else if (!save_state(s, b->spec, b->bundle, b->pid)) {
+	if (!sandbox_launch(&l, &b->pid, &why)) {
 		*ret_dir = s;
 		return 0;
 	}
+	(void)cli_fail("%s", why);
 	(void)cli_destroy(s, true); /* leaves nothing behind; it has said why if it couldn't */
 	statedir_close(s);
 	return 1;
@@ -148,6 +173,11 @@ static int start_container(struct statedir *s)
 	return r;
 }
 
+struct follow {
+	struct statedir *s;
+	bool tied;
+};
+
 static void send_resize(void *arg, unsigned rows, unsigned cols)
 {
 	AUTO_FREE char *why = NULL;
@@ -158,10 +188,26 @@ static void send_resize(void *arg, unsigned rows, unsigned cols)
 	json_decref(req);
 }
 
-int container_follow(struct statedir *s, struct attach *a)
+/* A signal that we got instead of the guest. */
+static void forward_signal(struct follow *f, int sig)
 {
+	AUTO_FREE char *why = NULL;
+	json_t *req = json_pack("{s:s, s:i, s:b}", "op", "kill", "signal", sig, "fatal", f->tied);
+
+	json_decref(cli_request(f->s, req, &why)); /* too late if it has stopped */
+	json_decref(req);
+}
+
+static void forward(void *arg, int sig)
+{
+	forward_signal(arg, sig);
+}
+
+int container_follow(struct statedir *s, struct attach *a, bool tied)
+{
+	struct follow f = { s, tied };
 	AUTO_CLOSE int sock = control_connect(s->fd);
-	json_t *req = json_pack("{s:s}", "op", "wait"), *rep = NULL;
+	json_t *req = json_pack("{s:s, s:b}", "op", "wait", "tied", tied), *rep = NULL;
 	int status;
 
 	if (sock >= 0 && !control_send(sock, req, NULL, 0)) {
@@ -169,7 +215,7 @@ int container_follow(struct statedir *s, struct attach *a)
 			json_decref(req);
 			return 1;
 		}
-		rep = a ? attach_run(a, sock, send_resize, s) : control_recv(sock, NULL, NULL);
+		rep = a ? attach_run(a, sock, send_resize, s) : client_wait(sock, forward, &f);
 	}
 	json_decref(req);
 	status = json_is_integer(json_object_get(rep, "status")) ?
@@ -179,7 +225,7 @@ int container_follow(struct statedir *s, struct attach *a)
 	return status;
 }
 
-static int run_attached(struct boot_request *b, bool keep)
+int container_run(struct boot_request *b, bool keep, bool tied)
 {
 	AUTO(statedir_close) struct statedir *s = NULL;
 	struct attach *a = NULL;
@@ -190,23 +236,25 @@ static int run_attached(struct boot_request *b, bool keep)
 		if (!a)
 			return cli_fail("a terminal is asked for, but standard input is none (use "
 					"--console-socket)");
+	} else {
+		client_block_signals();
 	}
 	if (container_boot(b, &s)) {
 		attach_end(a);
 		return 1;
 	}
+	if (o.pid_file && write_pid_file(o.pid_file, b->pid)) {
+		attach_end(a);
+		(void)cli_destroy(s, true); /* the pid file is what is reported */
+		return 1;
+	}
 	if (b->console_fd >= 0)
 		close(b->console_fd);
-	status = container_follow(s, a);
+	status = container_follow(s, a, tied);
 	attach_end(a);
 	if (!keep)
 		(void)cli_destroy(s, true); /* has said why if it couldn't */
 	return status;
-}
-
-int container_run(struct boot_request *b, bool keep)
-{
-	return run_attached(b, keep);
 }
 
 static int run(int argc, char **argv)
@@ -218,14 +266,16 @@ static int run(int argc, char **argv)
 	if (prepare(argv[0], &b))
 		return 1;
 	if (!o.detach)
-		return run_attached(&b, o.keep);
+		return container_run(&b, o.keep, false);
 	if (b.spec->process.terminal && b.console_fd < 0)
 		return cli_fail("a detached terminal needs --console-socket");
 	if (container_boot(&b, &s))
 		return 1;
-	if (o.pid_file && write_pid_file(o.pid_file, b.pid))
+	if ((o.pid_file && write_pid_file(o.pid_file, b.pid)) || start_container(s)) {
+		(void)cli_destroy(s, true); /* the first failure is what is reported */
 		return 1;
-	return start_container(s);
+	}
+	return 0;
 }
 
 static int create(int argc, char **argv)
@@ -240,7 +290,11 @@ static int create(int argc, char **argv)
 		return cli_fail("a terminal needs --console-socket");
 	if (container_boot(&b, &s))
 		return 1;
-	return o.pid_file ? write_pid_file(o.pid_file, b.pid) : 0;
+	if (o.pid_file && write_pid_file(o.pid_file, b.pid)) {
+		(void)cli_destroy(s, true); /* the pid file is what is reported */
+		return 1;
+	}
+	return 0;
 }
 
 static int start(int argc, char **argv)

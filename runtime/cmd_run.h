@@ -18,9 +18,11 @@ struct boot_request {
 
 /* State directory and processes. 0 with *ret_dir, or 1 after a message, with nothing left behind. */
 int container_boot(struct boot_request *b, struct statedir **ret_dir);
-/* Starts it and waits for its end: the exit status. */
-int container_follow(struct statedir *s, struct attach *a);
+/* Starts it and waits for its end: the exit status. @tied: it dies with us. */
+int container_follow(struct statedir *s, struct attach *a, bool tied);
 /* Boot, terminal (if the spec asks for one), follow, delete. */
-int container_run(struct boot_request *b, bool keep);
+int container_run(struct boot_request *b, bool keep, bool tied);
+/* 0, or 1 after a message. */
+int write_pid_file(const char *path, pid_t pid);
 
 #endif

@@ -45,6 +45,7 @@ static void console_put(struct console *c)
 	if (c->hostfd >= 0)
 		close(c->hostfd);
 	close(c->bell);
+	tty_put(c->tty);
 	free(c);
 }
 
@@ -174,6 +175,7 @@ struct console *console_start(struct super *devpts, int hostfd, unsigned rows, u
 	if (c->bell < 0 || !devpts || console_create(devpts, &c->master, ret_slave, ret_tty)) {
 		if (c->bell >= 0)
 			close(c->bell);
+		close(hostfd);
 		free(c);
 		return NULL;
 	}
@@ -185,6 +187,10 @@ struct console *console_start(struct super *devpts, int hostfd, unsigned rows, u
 	ref_get(&c->ref); /* the thread's */
 	if (pthread_create(&th, NULL, console_main, c)) {
 		file_put(c->master);
+		file_put(*ret_slave);
+		tty_put(c->tty);
+		close(c->bell);
+		close(hostfd);
 		free(c);
 		return NULL;
 	}

@@ -3,6 +3,7 @@
 #include "runtime/container.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -10,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "sentry/fs/devpts/tty.h"
 #include "sentry/fs/gofer/client.h"
 #include "sentry/fs/gofer/gofer.h"
 #include "sentry/fs/overlay/overlay.h"
@@ -36,13 +38,17 @@ static struct nsproxy *make_namespaces(const struct spec *s, struct mntns *mnt)
 			      netns_create(&init_userns));
 }
 
+int container_exit_code(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 /* The exit status goes where it survives us: a file of the state directory. */
 static void record_exit(struct container *c, int status)
 {
 	char buf[128];
-	int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-	int n = snprintf(buf, sizeof(buf), "{\"status\":%d,\"time_ns\":%lld}\n", code,
-			 (long long)clock_realtime_ns());
+	int n = snprintf(buf, sizeof(buf), "{\"status\":%d,\"time_ns\":%lld}\n",
+			 container_exit_code(status), (long long)clock_realtime_ns());
 
 	/* host: pwrite64 */
 	if (pwrite(c->boot->exitfd, buf, (size_t)n, 0) != n)
@@ -53,10 +59,17 @@ static void *watch_init(void *arg)
 {
 	struct container *c = arg;
 	int status = tgroup_wait_exit(c->init->leader->tg);
+	struct console *con;
 
+	mutex_lock(&c->mu);
+	if (c->killed_by && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		status = c->killed_by;
+	con = steal_ptr(&c->init->console);
+	mutex_unlock(&c->mu);
 	record_exit(c, status);
-	if (c->init->console)
-		console_finish(c->init->console);
+	console_bind(c, NULL);
+	if (con)
+		console_finish(con);
 	AUTO_LOCK(&c->mu);
 	c->exit_status = status;
 	c->stopped = true;

@@ -47,6 +47,7 @@ struct container {
 	struct cond changed;
 	bool started, stopped;
 	int exit_status;         /* wait form, once stopped */
+	int killed_by;           /* signal that a tied client died of; 0: none */
 };
 
 /* Builds namespaces and mounts and loads the first program. 0, or -1 with *ret_why (heap). */
@@ -54,6 +55,8 @@ int container_create(const struct boot *b, struct gofer_client *gofer, struct co
 		     char **ret_why);
 /* Lets the first process run. False when it runs already. */
 bool container_start(struct container *c);
+/* What a shell shows as $? for a status in wait form. */
+int container_exit_code(int status);
 
 /* container_mounts.c: all mounts of the spec, in order. */
 int container_mount_all(struct container *c, struct mntns *mnt, char **ret_why);

@@ -88,28 +88,59 @@ static void free_strv(char **v)
 	free(v);
 }
 
-static void install_stdio(struct files *files, struct file *slave, const int stdio[3])
+/* Takes over all of @stdio, also on failure: 0 or -errno. */
+static int install_stdio(struct files *files, struct file *slave, const int stdio[3])
 {
+	int err = 0;
+
 	for (int i = 0; i < 3; i++) {
 		struct file *f = slave ? file_get(slave) :
 					 hostfd_create_file(stdio[i], i ? O_WRONLY : O_RDONLY);
 
-		if (!is_err(f))
+		if (is_err(f))
+			err = (int)ptr_err(f);
+		else
 			(void)files_install_at(files, i, f, 0); /* 0-2 are within any limit */
 	}
+	return err;
+}
+
+/* The working directory as runc has it: made for the first process, a condition for others. */
+static int check_cwd(struct container *c, const struct spec_process *p, bool init, char **ret_why)
+{
+	AUTO(cred_put) struct cred *root = cred_create_root(CAP_FULL_SET);
+	struct path at = { 0 };
+	int r = path_lookup_from(NULL, root, &c->root, &c->root, p->cwd,
+				 LOOKUP_FOLLOW | LOOKUP_DIRECTORY, &at);
+
+	if (r == -ENOENT && init)
+		r = vfs_mkdir_p(&c->root, p->cwd, 0755, &at);
+	if (r)
+		*ret_why = kasprintf("chdir to cwd (\"%s\"): %s", p->cwd, strerror(-r));
+	path_put(&at);
+	return r;
 }
 
 struct session *container_spawn(struct container *c, const struct spec_process *p, bool init,
 				const int stdio[3], int console_fd, unsigned rows, unsigned cols,
 				char **ret_why)
 {
-	struct session *s = kzalloc(sizeof(*s));
-	struct files *files = files_create();
+	struct session *s;
+	struct files *files;
 	struct rlimit_g rlim[RLIM_COUNT];
 	struct file *slave = NULL;
 	struct tty *tty = NULL;
 	struct task *leader;
 
+	if (check_cwd(c, p, init, ret_why)) {
+		for (int i = 0; i < 3 && console_fd < 0; i++)
+			close(stdio[i]);
+		if (console_fd >= 0)
+			close(console_fd);
+		return NULL;
+	}
+	s = kzalloc(sizeof(*s));
+	files = files_create();
 	spec_rlimits(p, rlim);
 	s->container = c;
 	if (p->terminal && console_fd >= 0) {
@@ -122,10 +153,18 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 			return NULL;
 		}
 	}
-	install_stdio(files, slave, stdio);
+	if (install_stdio(files, slave, stdio)) {
+		*ret_why = kstrdup("cannot use the standard descriptors");
+		files_put(files);
+		free(s);
+		return NULL;
+	}
 	if (slave)
 		file_put(slave);
+	if (init && tty)
+		console_bind(c, tty);
 	struct spawn_args a = {
+		.container = c,
 		.argv = copy_strv(p->args, p->nargs),
 		.envp = copy_strv(p->env, p->nenv),
 		.cwd = p->cwd,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -19,6 +20,7 @@
 #include "sentry/kernel/signal.h"
 
 #define CONTROL_MAX_CONNECTIONS 256
+#define ACCEPT_PAUSE_NS 100000000L
 
 struct connection {
 	struct container *c;
@@ -49,11 +51,6 @@ static void conns_leave(void)
 		cond_broadcast(&conns.idle);
 }
 
-static int exit_code(int status)
-{
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 static void reply(int sock, json_t *json)
 {
 	(void)control_send(sock, json, NULL, 0); /* a client that has gone needs no answer */
@@ -70,6 +67,15 @@ static const char *status_name(struct container *c)
 	return c->stopped ? "stopped" : c->started ? "running" : "created";
 }
 
+static void kill_container(struct container *c, int sig)
+{
+	struct l_siginfo info = { .si_signo = sig, .si_code = SI_USER };
+
+	if (sig == SIGKILL)
+		(void)container_start(c); /* so that there is a thread that can die */
+	(void)signal_send_tgroup(c->init->leader->tg, sig, &info);
+}
+
 static void op_state(struct container *c, int sock)
 {
 	AUTO_LOCK(&c->mu);
@@ -84,13 +90,61 @@ static void op_start(struct container *c, int sock)
 		reply_error(sock, "cannot start a container that has started");
 }
 
-static void op_wait(struct container *c, int sock)
+/* A client whose container is to end with it: its connection closing is its end. */
+struct tie {
+	struct container *c;
+	int sock;
+};
+
+static void *tie_main(void *arg)
 {
+	struct tie *t = arg;
+	char c;
+
+	while (recv(t->sock, &c, 1, 0) > 0) /* host: recvfrom */
+		;
+	if (!t->c->stopped)
+		kill_container(t->c, SIGKILL);
+	return NULL;
+}
+
+static void op_wait(struct container *c, int sock, json_t *req)
+{
+	struct tie tie = { c, sock };
+	bool tied = json_is_true(json_object_get(req, "tied"));
+	pthread_t th;
+
+	if (tied && pthread_create(&th, NULL, tie_main, &tie)) {
+		reply_error(sock, "cannot start a thread");
+		return;
+	}
 	mutex_lock(&c->mu);
 	while (!c->stopped)
 		cond_wait(&c->changed, &c->mu);
 	mutex_unlock(&c->mu);
-	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status", exit_code(c->exit_status)));
+	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status",
+			      container_exit_code(c->exit_status)));
+	if (tied) {
+		shutdown(sock, SHUT_RD); /* host: shutdown. Ends the watcher */
+		pthread_join(th, NULL);
+	}
+}
+
+/*
+ * The first process of a pid namespace doesn't die of signals that it has no handler for (man 7
+ * pid_namespaces): right for `kill`, but whoever presses ^C at `do` wants an end.
+ */
+static bool would_ignore(struct container *c, int sig)
+{
+	struct tgroup *tg = c->init->leader->tg;
+	struct sighand *sh = signal_lock_tgroup(tg);
+	bool ret = false;
+
+	if (sh) {
+		ret = sh->action[sig - 1].handler == (uint64_t)(uintptr_t)SIG_DFL;
+		signal_unlock(sh);
+	}
+	return ret;
 }
 
 /* SIGKILL works on a container that waits for `start`, too. */
@@ -110,10 +164,13 @@ static void op_kill(struct container *c, int sock, json_t *req)
 		reply_error(sock, "container not running");
 		return;
 	}
-	if (sig == SIGKILL)
-		(void)container_start(c); /* so that there is a thread that can die */
-	if (!all) {
-		(void)signal_send_tgroup(c->init->leader->tg, sig, &info);
+	if (sig && json_is_true(json_object_get(req, "fatal")) && would_ignore(c, sig)) {
+		mutex_lock(&c->mu);
+		c->killed_by = sig;
+		mutex_unlock(&c->mu);
+		kill_container(c, SIGKILL);
+	} else if (!all) {
+		kill_container(c, sig);
 	} else {
 		while ((p = pid_next(kernel.init_pidns, nr + 1))) {
 			nr = pid_nr(p, kernel.init_pidns);
@@ -152,33 +209,51 @@ static void op_ps(int sock)
 
 static void op_resize(struct container *c, int sock, json_t *req)
 {
-	struct console *con = c->init->console;
+	struct console *con;
 
-	if (con && !c->stopped)
+	mutex_lock(&c->mu);
+	con = c->init->console; /* none any more once it has stopped */
+	if (con)
 		console_resize(con, (unsigned)json_integer_value(json_object_get(req, "rows")),
 			       (unsigned)json_integer_value(json_object_get(req, "cols")));
+	mutex_unlock(&c->mu);
 	reply(sock, json_pack("{s:b}", "ok", 1));
 }
 
-/* Window size changes of an exec'd terminal arrive on the connection while the process runs. */
+/*
+ * What a client says while its process runs: {rows, cols} for its terminal, {signal} for the process. A
+ * client with "tied" stands for the process on the host (its pid is in the pid file): it being killed
+ * kills the process.
+ */
 struct exec_listener {
-	struct console *console;
+	struct session *session;
 	int sock;
-	pthread_t thread;
-	bool running;
+	bool tied;
+	_Atomic bool over; /* the process has ended */
 };
 
 static void *exec_listen(void *arg)
 {
 	struct exec_listener *l = arg;
+	struct tgroup *tg = l->session->leader->tg;
 	json_t *req;
 
 	while ((req = control_recv(l->sock, NULL, NULL))) {
-		console_resize(l->console,
-			       (unsigned)json_integer_value(json_object_get(req, "rows")),
-			       (unsigned)json_integer_value(json_object_get(req, "cols")));
+		json_int_t sig = json_integer_value(json_object_get(req, "signal"));
+
+		if (sig > 0 && sig <= NSIG_GUEST) {
+			struct l_siginfo info = { .si_signo = (int)sig, .si_code = SI_USER };
+
+			(void)signal_send_tgroup(tg, (int)sig, &info); /* it may have ended */
+		} else if (l->session->console && json_object_get(req, "rows")) {
+			console_resize(l->session->console,
+				       (unsigned)json_integer_value(json_object_get(req, "rows")),
+				       (unsigned)json_integer_value(json_object_get(req, "cols")));
+		}
 		json_decref(req);
 	}
+	if (l->tied && !l->over)
+		signal_kill_tgroup(tg);
 	return NULL;
 }
 
@@ -215,7 +290,11 @@ static void op_exec(struct container *c, int sock, json_t *req, int *fds, unsign
 {
 	AUTO_FREE char *why = NULL;
 	struct session *s = exec_spawn(c, req, fds, nfds, &why);
-	struct exec_listener l = { .sock = sock };
+	struct exec_listener l = { .session = s,
+				   .sock = sock,
+				   .tied = json_is_true(json_object_get(req, "tied")) };
+	pthread_t listener;
+	bool listening;
 	int status;
 
 	if (!s) {
@@ -225,18 +304,17 @@ static void op_exec(struct container *c, int sock, json_t *req, int *fds, unsign
 		reply_error(sock, why);
 		return;
 	}
-	l.console = s->console;
-	if (s->console)
-		l.running = pthread_create(&l.thread, NULL, exec_listen, &l) == 0;
+	listening = pthread_create(&listener, NULL, exec_listen, &l) == 0;
 	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "pid", (int)task_tgid(s->leader)));
 	task_start(s->leader);
 	status = tgroup_wait_exit(s->leader->tg);
-	if (l.running) {
+	l.over = true;
+	if (listening) {
 		shutdown(sock, SHUT_RD); /* host: shutdown. Ends the listener */
-		pthread_join(l.thread, NULL);
+		pthread_join(listener, NULL);
 	}
 	session_free(s);
-	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status", exit_code(status)));
+	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status", container_exit_code(status)));
 }
 
 static void handle(struct container *c, int sock)
@@ -256,7 +334,7 @@ static void handle(struct container *c, int sock)
 	} else if (!strcmp(op, "start")) {
 		op_start(c, sock);
 	} else if (!strcmp(op, "wait")) {
-		op_wait(c, sock);
+		op_wait(c, sock, req);
 	} else if (!strcmp(op, "kill")) {
 		op_kill(c, sock, req);
 	} else if (!strcmp(op, "ps")) {
@@ -288,8 +366,13 @@ static void accept_one(struct container *c)
 	pthread_t th;
 	int s = accept4(c->boot->listener, NULL, NULL, SOCK_CLOEXEC); /* host: accept4 */
 
-	if (s < 0)
+	if (s < 0) {
+		struct timespec pause = { .tv_nsec = ACCEPT_PAUSE_NS };
+
+		/* No descriptor left: it would fail at once again. host: clock_nanosleep */
+		(void)nanosleep(&pause, NULL);
 		return;
+	}
 	if (!conns_enter()) {
 		reply_error(s, "too many control connections");
 		close(s);

@@ -387,7 +387,7 @@ static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_
 	close(steal_fd(&gofer_server));
 	if (gofer < 0) {
 		*ret_why = kasprintf("cannot start the gofer: %s", strerror(errno));
-	} else if (!boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
+	} else if (!l->spawned(l, sentry, ret_why) && !boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
 		*ret_pid = sentry;
 		return 0;
 	}

@@ -28,6 +28,9 @@ struct launch {
 	int stdio[3];         /* the guest's 0, 1, 2; unused with a terminal */
 	int console;          /* socket or pty slave that carries a terminal's bytes, or -1 */
 	unsigned rows, cols;
+	/* Called once the sentry is there, before it is told to do anything: from then on whoever
+	 * finds the sandbox in the state directory can end it. 0, or -1 with *ret_why. */
+	int (*spawned)(const struct launch *l, pid_t pid, char **ret_why);
 };
 
 /* 0 with the sentry's pid, or -1 with *ret_why (heap). Nothing is left running on failure. The

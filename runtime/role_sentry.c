@@ -183,9 +183,13 @@ int role_sentry(bool debug)
 		return 1;
 	}
 	reply = json_pack("{s:b}", "ok", 1);
-	(void)control_send(ROLE_BOOT_FD, reply, NULL, 0); /* a launcher that died leaves us running */
+	/* A launcher that died before it knew of us leaves nobody who would start the container. */
+	if (control_send(ROLE_BOOT_FD, reply, NULL, 0))
+		return 1;
 	json_decref(reply);
 	close(ROLE_BOOT_FD);
 	control_serve(c);
-	_exit(0); /* threads of the guest's last tasks may still be about */
+	/* Callers of an OCI runtime wait for this process and take its status for the container's.
+	 * _exit: threads of the guest's last tasks may still be about. */
+	_exit(container_exit_code(c->exit_status));
 }

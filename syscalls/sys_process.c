@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "sentry/fs/proc/proc.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/process.h"
 #include "sentry/kernel/signal_kill.h"
@@ -513,13 +514,18 @@ long sys_pidfd_open(struct task *t, const struct sysargs *a)
 	return is_err(f) ? ptr_err(f) : fd_install(t, f, O_CLOEXEC);
 }
 
-/* The process's leader, or the thread, behind a pidfd. err_ptr(-EBADF, -ESRCH). */
-static struct task *pidfd_task(struct task *t, int fd)
+/*
+ * The process's leader, or the thread, behind a pidfd, or with @procdir behind a /proc/PID directory too.
+ * err_ptr(-EBADF, -ESRCH).
+ */
+static struct task *pidfd_task(struct task *t, int fd, bool procdir)
 {
 	AUTO_FILE struct file *f = fd_get(t, fd);
 	struct pid *p = f ? pidfd_pid(f) : NULL;
 	struct task *target;
 
+	if (f && !p && procdir)
+		p = proc_dir_pid(f);
 	if (!p)
 		return err_ptr(-EBADF);
 	mutex_lock(&kernel.tasks_mu);
@@ -537,7 +543,7 @@ long sys_pidfd_getfd(struct task *t, const struct sysargs *a)
 
 	if (arg_u32(a, 2))
 		return -EINVAL;
-	target = pidfd_task(t, arg_int(a, 0));
+	target = pidfd_task(t, arg_int(a, 0), false);
 	if (is_err(target))
 		return ptr_err(target);
 	ret = task_may_access(t, target, true);
@@ -559,7 +565,7 @@ long sys_pidfd_send_signal(struct task *t, const struct sysargs *a)
 
 	if (arg_u32(a, 3))
 		return -EINVAL;
-	target = pidfd_task(t, arg_int(a, 0));
+	target = pidfd_task(t, arg_int(a, 0), true);
 	if (is_err(target))
 		return ptr_err(target);
 	ret = sig < 0 || sig > NSIG_GUEST ? -EINVAL : 0;
@@ -590,7 +596,7 @@ long sys_process_mrelease(struct task *t, const struct sysargs *a)
 
 	if (arg_u32(a, 1))
 		return -EINVAL;
-	target = pidfd_task(t, arg_int(a, 0));
+	target = pidfd_task(t, arg_int(a, 0), false);
 	if (is_err(target))
 		return ptr_err(target);
 	if (!target->tg->group_exit && !atomic_load(&target->exiting) &&

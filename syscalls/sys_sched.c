@@ -17,6 +17,7 @@
 #ifndef SCHED_RESET_ON_FORK
 # define SCHED_RESET_ON_FORK 0x40000000
 #endif
+#define SCHED_FLAG_RESET_ON_FORK 0x1
 #define SCHED_DEADLINE_G 6
 #define RT_PRIO_MAX      99
 #define RR_INTERVAL_NS   100000000LL
@@ -57,16 +58,15 @@ long sys_sched_yield(struct task *t, const struct sysargs *a)
 static long change_policy(struct task *t, int pid, int policy, int prio, const int *nice)
 {
 	AUTO(task_put) struct task *target = NULL;
-	bool cap;
+	bool cap, reset;
 
-	policy &= ~SCHED_RESET_ON_FORK;
 	if (pid < 0)
 		return -EINVAL;
 	target = target_of(t, pid);
 	if (!target)
 		return -ESRCH;
-	if (policy == -1)
-		policy = target->sched_policy;
+	reset = policy == -1 ? target->sched_reset_on_fork : policy & SCHED_RESET_ON_FORK;
+	policy = policy == -1 ? target->sched_policy : policy & ~SCHED_RESET_ON_FORK;
 	if (!is_rt(policy) && policy != SCHED_OTHER && policy != SCHED_BATCH &&
 	    policy != SCHED_IDLE)
 		return policy == SCHED_DEADLINE_G ? -EPERM : -EINVAL;
@@ -79,7 +79,10 @@ static long change_policy(struct task *t, int pid, int policy, int prio, const i
 	     (prio > target->sched_prio &&
 	      (uint64_t)prio > task_rlimit(target, RLIMIT_RTPRIO))))
 		return -EPERM;
+	if (target->sched_reset_on_fork && !reset && !cap)
+		return -EPERM; /* man 7 sched: only the privileged clear it */
 	mutex_lock(&target->mu);
+	target->sched_reset_on_fork = reset;
 	target->sched_policy = policy;
 	target->sched_prio = prio;
 	if (nice)
@@ -127,7 +130,10 @@ long sys_sched_getscheduler(struct task *t, const struct sysargs *a)
 	if (arg_int(a, 0) < 0)
 		return -EINVAL;
 	target = target_of(t, arg_int(a, 0));
-	return target ? target->sched_policy : -ESRCH;
+	if (!target)
+		return -ESRCH;
+	return target->sched_policy |
+	       (target->sched_reset_on_fork ? SCHED_RESET_ON_FORK : 0);
 }
 
 static long prio_bound(int policy, int rt)
@@ -181,6 +187,7 @@ long sys_sched_setattr(struct task *t, const struct sysargs *a)
 {
 	struct l_sched_attr s = { 0 };
 	uint32_t size;
+	int policy;
 
 	if (gaddr_is_null(arg_gaddr(a, 1)) || arg_int(a, 0) < 0 || arg_u32(a, 2))
 		return -EINVAL;
@@ -197,7 +204,10 @@ long sys_sched_setattr(struct task *t, const struct sysargs *a)
 	s.nice = s.nice < -20 ? -20 : s.nice > 19 ? 19 : s.nice;
 	if (s.nice < 0 && !task_capable(t, CAP_SYS_NICE))
 		return -EPERM;
-	return change_policy(t, arg_int(a, 0), s.flags & 0x8 ? -1 : (int)s.policy,
+	policy = (int)s.policy;
+	if (s.flags & SCHED_FLAG_RESET_ON_FORK)
+		policy |= SCHED_RESET_ON_FORK;
+	return change_policy(t, arg_int(a, 0), s.flags & 0x8 ? -1 : policy,
 			     (int)s.priority, is_rt((int)s.policy) ? NULL : &s.nice);
 }
 
@@ -215,6 +225,7 @@ long sys_sched_getattr(struct task *t, const struct sysargs *a)
 		return -ESRCH;
 	s.size = MIN(size, (uint32_t)sizeof(s));
 	s.policy = (uint32_t)target->sched_policy;
+	s.flags = target->sched_reset_on_fork ? SCHED_FLAG_RESET_ON_FORK : 0;
 	s.nice = is_rt(target->sched_policy) ? 0 : target->nice;
 	s.priority = (uint32_t)target->sched_prio;
 	return copyout(t, arg_gaddr(a, 1), &s, s.size);

@@ -2,7 +2,7 @@
 # Everything around the build: dependencies, the demonstration, style.
 
 DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev libcmocka-dev uthash-dev \
-	libbsd-dev mmdebstrap
+	libbsd-dev mmdebstrap busybox-static
 
 C_FILES = $(shell git ls-files '*.c' '*.h')
 

@@ -65,7 +65,5 @@ struct file *pidfd_create(struct pid *p, unsigned flags)
 
 struct pid *pidfd_pid(struct file *f)
 {
-	if (f->ops == &pidfd_fops)
-		return f->priv;
-	return proc_file_pid ? proc_file_pid(f) : NULL;
+	return f->ops == &pidfd_fops ? f->priv : NULL;
 }

@@ -112,7 +112,7 @@ void cred_enter_userns(struct cred *c,
 
 /* ---- pidfd.c ---- */
 struct file *pidfd_create(struct pid *p, unsigned flags);
-/* The pid behind a pidfd or a /proc/PID directory file: borrowed from @f; NULL if it's neither. */
+/* The pid behind a pidfd: borrowed from @f; NULL if it isn't one. */
 struct pid *pidfd_pid(struct file *f);
 
 /* ---- seccomp.c ---- */
@@ -126,8 +126,6 @@ long seccomp_set_filter(struct task *t, uint64_t flags, gaddr_t prog);
 
 /* ---- hooks of other parts, called on exit and exec when they are linked in ---- */
 void sem_undo_exit(struct task *t) __weak;
-/* procfs: the pid behind an open /proc/PID directory (borrowed), or NULL. */
-struct pid *proc_file_pid(struct file *f) __weak;
 /* @share: CLONE_SYSVSEM, the child uses the parent's undo list. */
 void sem_undo_clone(struct task *t, struct task *child, bool share) __weak;
 

@@ -164,6 +164,7 @@ struct task {
 	struct task_usage usage;     /* (t) others read racily */
 	int nice;                    /* (m) */
 	int sched_policy, sched_prio;
+	bool sched_reset_on_fork;    /* (m) SCHED_RESET_ON_FORK */
 	uint64_t cpumask;            /* (m) up to 64 cpus shown */
 	int mempolicy;               /* (t) set_mempolicy: MPOL_* mode and flags; inherited */
 	uint64_t timer_slack_ns, timer_slack_default_ns;

@@ -91,6 +91,17 @@ static bool over_nproc(struct task *t)
 	return n >= limit;
 }
 
+/* man 7 sched: with the reset flag, the child starts without the parent's privileges. */
+static void copy_scheduling(struct task *t, struct task *c)
+{
+	bool reset = t->sched_reset_on_fork;
+	bool rt = t->sched_policy == SCHED_FIFO || t->sched_policy == SCHED_RR;
+
+	c->nice = reset && (rt || t->nice < 0) ? 0 : t->nice;
+	c->sched_policy = reset && rt ? SCHED_OTHER : t->sched_policy;
+	c->sched_prio = reset && rt ? 0 : t->sched_prio;
+}
+
 static void copy_attributes(struct task *t, struct task *c, uint64_t f)
 {
 	task_get_comm(t, c->comm);
@@ -99,9 +110,7 @@ static void copy_attributes(struct task *t, struct task *c, uint64_t f)
 	/* man 2 sigaltstack: a thread of the same memory starts without one. */
 	if (!(f & CLONE_VM) || (f & CLONE_VFORK))
 		c->altstack = t->altstack;
-	c->nice = t->nice;
-	c->sched_policy = t->sched_policy;
-	c->sched_prio = t->sched_prio;
+	copy_scheduling(t, c);
 	c->cpumask = t->cpumask;
 	c->timer_slack_ns = t->timer_slack_ns;
 	c->timer_slack_default_ns = t->timer_slack_ns;

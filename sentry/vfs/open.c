@@ -150,8 +150,11 @@ struct file *file_open_path(struct task *t, const struct path *path, unsigned fl
 		err = path_is_ro(path) ? -EROFS : get_write_access(inode);
 		f->wrote = !err;
 	}
+	/* Only the opening itself may see O_NOCTTY: F_GETFL never shows it. */
+	f->flags |= flags & O_NOCTTY;
 	if (!err)
 		err = open_by_type(t, inode, f);
+	f->flags &= ~(unsigned)O_NOCTTY;
 	if (err) {
 		f->ops = NULL; /* nothing to release */
 		file_put(f);

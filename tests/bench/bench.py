@@ -8,6 +8,7 @@ Times are medians of interleaved rounds; on a shared machine read the ratios, no
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -69,6 +70,10 @@ class Kinds:
             json.dump(conf, f)
         return ["runc", "--root", self.work + "/runc", "run", "--bundle", d, f"bench{self.n}"]
 
+    def bwrap(self, cmd):
+        return ["bwrap", "--ro-bind", self.rootfs, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--unshare-all",
+                "/bin/sh", "-c", cmd]
+
     def holdfast(self, cmd):
         return [HOLDFAST, "--root", self.work + "/state", "do", "--rootfs", self.rootfs, "--cwd", "/", "/bin/sh", "-c", cmd]
 
@@ -108,14 +113,16 @@ def idle_memory(kinds):
     """PSS of every process of a sandbox that holds `sleep`, in MiB."""
     p = subprocess.Popen(kinds.holdfast("exec sleep 60"), stdin=subprocess.DEVNULL, env=ENV, start_new_session=True)
     time.sleep(1.5)
-    total, pids = 0, []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    total, pids, family = 0, [], {p.pid}
+    for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
         try:
-            exe = os.readlink(f"/proc/{pid}/exe")
-            if "holdfast" in exe and int(pid) != p.pid or "memfd:" in exe:
+            with open(f"/proc/{pid}/stat") as f:
+                parent = int(f.read().rsplit(")", 1)[1].split()[1])
+            if parent in family:
+                family.add(pid)
                 with open(f"/proc/{pid}/smaps_rollup") as f:
                     total += sum(int(line.split()[1]) for line in f if line.startswith("Pss:"))
-                pids.append(int(pid))
+                pids.append(pid)
         except OSError:
             pass
     p.kill()
@@ -133,7 +140,7 @@ def main():
     ap.add_argument("--whole", action="store_true")
     a = ap.parse_args()
     rootfs = subprocess.run([TOP + "/tools/mkrootfs.sh", "test"], check=True, capture_output=True).stdout.decode().strip()
-    names = ["native"] + (["runc"] if subprocess.run(["which", "runc"], capture_output=True, check=False).returncode == 0 else [])
+    names = ["native"] + [n for n in ("runc", "bwrap") if shutil.which(n)]
     names.append("holdfast")
     with tempfile.TemporaryDirectory() as work:
         micro = work + "/micro"
@@ -149,7 +156,7 @@ def main():
             for name, cmd in filter(lambda w: a.only in w[0], WHOLE):
                 row(name, "s", kinds, names, a.rounds, lambda k, cmd=cmd: timed(k(cmd))[0])
             mib, n = idle_memory(kinds)
-            print(f"| idle sandbox holding sleep, PSS of its {n} processes | | {mib:.1f} MiB |")
+            print(f"| idle sandbox holding sleep, PSS of its {n} processes |{' |' * (len(names) - 1)} {mib:.1f} MiB |")
         subprocess.run(["umount", "-R", work], check=False, capture_output=True)
 
 

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 import traceback
 
 HOLDFAST = os.environ["HOLDFAST"]
@@ -18,11 +20,57 @@ def test(fn):
     return fn
 
 
-def hf(*args, timeout=60, stdin=subprocess.DEVNULL, **kw):
-    """Runs holdfast; (status, stdout, stderr) as text."""
-    p = subprocess.run([HOLDFAST, "--root", STATE, *args], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                       timeout=timeout, **kw)
-    return p.returncode, p.stdout.decode(errors="replace"), p.stderr.decode(errors="replace")
+def hf(*args, timeout=60, stdin=subprocess.DEVNULL, root=None, **kw):
+    """Runs holdfast; (status, stdout, stderr) as text.
+
+    Output goes to files, since the containers that `create` and `run -d` make keep what they were given as standard
+    output: a pipe would have no end before they are gone.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        p = subprocess.run([HOLDFAST, "--root", root or STATE, *args], stdin=stdin, stdout=out, stderr=err,
+                           timeout=timeout, **kw)
+        out.seek(0)
+        err.seek(0)
+        return p.returncode, out.read().decode(errors="replace"), err.read().decode(errors="replace")
+
+
+def process_tree(root=None):
+    """{pid: parent} of the host, of @root's descendants only if given."""
+    parents = {}
+    for p in os.listdir("/proc"):
+        if p.isdigit():
+            try:
+                with open(f"/proc/{p}/stat") as f:
+                    parents[int(p)] = int(f.read().rpartition(")")[2].split()[1])
+            except OSError:
+                pass
+    if root is None:
+        return parents
+    found = {root}
+    while True:
+        more = {p for p, pp in parents.items() if pp in found} - found
+        if not more:
+            return {p: parents[p] for p in found if p in parents}
+        found |= more
+
+
+def alive(pid):
+    """Whether a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_for(what, seconds=10.0):
+    """Polls until what() is true; its value."""
+    end = time.monotonic() + seconds
+    while True:
+        v = what()
+        if v or time.monotonic() > end:
+            return v
+        time.sleep(0.02)
 
 
 def busybox_root():
@@ -68,9 +116,16 @@ def state(cid):
     return json.loads(out)
 
 
+def clean_up():
+    """Whatever a failed test left: no sandbox outlives the tests."""
+    for cid in os.listdir(STATE) if os.path.isdir(STATE) else []:
+        hf("delete", "--force", cid)
+
+
 def main():
     failed = 0
-    for n, fn in enumerate(tests, 1):
+    chosen = [t for t in tests if len(sys.argv) < 2 or sys.argv[1] in t.__name__]
+    for n, fn in enumerate(chosen, 1):
         try:
             fn()
             print(f"ok {n} - {fn.__name__}", flush=True)
@@ -79,5 +134,6 @@ def main():
             for line in traceback.format_exc().splitlines():
                 print("# " + line)
             print(f"not ok {n} - {fn.__name__}", flush=True)
-    print(f"1..{len(tests)}")
+            clean_up()
+    print(f"1..{len(chosen)}")
     sys.exit(failed != 0)

@@ -114,7 +114,7 @@ def duplicate_id():
 
 @test
 def unwritable_state_directory():
-    s, _, err = hf("--root", "/proc/nope", "run", "-b", bundle("ok"), "x")
+    s, _, err = hf("run", "-b", bundle("ok"), "x", root="/proc/nope")
     assert s == 1 and "/proc/nope" in err and len(err.strip().splitlines()) == 1, err
 
 
@@ -123,7 +123,7 @@ def full_disk():
     os.makedirs(WORK + "/full", exist_ok=True)
     os.system(f"mount -t tmpfs -o size=4k none {WORK}/full && head -c 4096 /dev/zero > {WORK}/full/fill")
     try:
-        s, _, err = hf("--root", WORK + "/full/state", "run", "-b", bundle("ok"), "x")
+        s, _, err = hf("run", "-b", bundle("ok"), "x", root=WORK + "/full/state")
         assert s == 1 and "/full" in err and len(err.strip().splitlines()) == 1, err
         assert not os.path.exists(WORK + "/full/state/x")
     finally:

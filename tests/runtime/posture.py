@@ -1,11 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the live processes of a sandbox may do, read from the host's /proc."""
+"""What the live processes of a sandbox may do, read from the host's /proc.
+
+The launcher gets junk descriptors (a secret file, a socket, a pipe, a terminal) and a controlling terminal: nothing
+of it may arrive in any process of the sandbox.
+"""
+import fcntl
 import os
+import pty
+import resource
+import socket
 import sys
+import termios
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from _lib import WORK, bundle, hf, main, state, test  # noqa: E402
+from _lib import WORK, bundle, hf, main, process_tree, state, test  # noqa: E402
 
 GOFER_CAPS = 0x1 | 0x2 | 0x4 | 0x8 | 0x10  # chown, dac_override, dac_read_search, fowner, fsetid
 NAMESPACES = ("user", "pid", "net", "ipc", "mnt", "uts", "cgroup")
@@ -16,6 +25,16 @@ def status(pid):
         return dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
 
 
+def limits(pid):
+    with open(f"/proc/{pid}/limits") as f:
+        return {line[:26].strip(): line[26:].split()[:2] for line in f}
+
+
+def stat_fields(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()
+
+
 def cmdline(pid):
     try:
         with open(f"/proc/{pid}/cmdline") as f:
@@ -24,21 +43,47 @@ def cmdline(pid):
         return []
 
 
-def ppid(pid):
-    try:
-        return int(status(pid)["PPid"])
-    except (OSError, KeyError):
-        return -1
+def descriptors(pid):
+    """{fd: (link, (device, inode))}"""
+    d = f"/proc/{pid}/fd"
+    out = {}
+    for fd in os.listdir(d):
+        st = os.stat(f"{d}/{fd}")
+        out[int(fd)] = (os.readlink(f"{d}/{fd}"), (st.st_dev, st.st_ino))
+    return out
 
 
 class Sandbox:
     def __enter__(self):
-        assert hf("run", "-d", "-b", bundle("b", ["/bin/sleep", "1000"]), "p")[0] == 0
+        self.master, self.slave = pty.openpty()
+        self.name = os.ttyname(self.slave)
+        self.secret = WORK + "/secret"
+        with open(self.secret, "w") as f:
+            f.write("secret\n")
+        sock = socket.socketpair()
+        pipe = os.pipe()
+        junk = [os.open(self.secret, os.O_RDWR), sock[0].fileno(), pipe[0], pipe[1], self.slave]
+        junk += [fcntl.fcntl(junk[0], fcntl.F_DUPFD, n) for n in (10, 11, 63, 200, 1000)]
+        self.junk = {(os.fstat(f).st_dev, os.fstat(f).st_ino) for f in junk}
+
+        def session():
+            os.setsid()
+            fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
+            resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            os.umask(0)
+
+        s, _, err = hf("run", "-d", "-b", bundle("b", ["/bin/sleep", "1000"]), "p", pass_fds=junk, preexec_fn=session)
+        assert s == 0, err
+        for f in junk + [pipe[0]]:
+            try:
+                os.close(f)
+            except OSError:
+                pass
         self.sentry = state("p")["pid"]
-        pids = [int(p) for p in os.listdir("/proc") if p.isdigit()]
-        self.children = [p for p in pids if ppid(p) == self.sentry]
-        ours = [p for p in pids if len(cmdline(p)) > 1 and cmdline(p)[1] == "gofer-role"]
-        self.gofer = max(ours)
+        self.children = [p for p in process_tree(self.sentry) if p != self.sentry]
+        gofers = [p for p in process_tree() if len(cmdline(p)) > 1 and cmdline(p)[1] == "gofer-role"]
+        rootfs = os.stat(WORK + "/rootfs")
+        self.gofer = next(p for p in gofers if (rootfs.st_dev, rootfs.st_ino) in [i for _, i in descriptors(p).values()])
         return self
 
     def __exit__(self, *exc):
@@ -53,6 +98,15 @@ def check_common(pid, caps):
         assert int(s[c], 16) == 0, (pid, c, s[c])
     assert s["NoNewPrivs"] == "1"
     assert s["Seccomp"] == "2"
+    assert limits(pid)["Max core file size"] == ["0", "0"], limits(pid)
+    assert os.listdir(f"/proc/{pid}/root") == []
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert stat_fields(pid)[4] == "0", "has a controlling terminal"
+    # not dumpable: its /proc files belong to root
+    for f in ("mem", "maps", "environ"):
+        assert os.stat(f"/proc/{pid}/{f}").st_uid == 0
+    with open(f"/proc/{pid}/environ") as f:
+        assert f.read() == ""
 
 
 def check_namespaces(pid, names):
@@ -60,13 +114,17 @@ def check_namespaces(pid, names):
         assert os.readlink(f"/proc/{pid}/ns/{n}") != os.readlink(f"/proc/self/ns/{n}"), (pid, n)
 
 
-def check_descriptors(pid):
-    """Nothing that leads to a host file or terminal outside what a sandbox needs."""
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        t = os.readlink(f"/proc/{pid}/fd/{fd}")
-        ok = (t.startswith(("socket:", "pipe:", "anon_inode:", "/memfd:")) or t == "/dev/null" or "(deleted)" in t
-              or t.startswith(WORK) or t.startswith("/") and t.count("/") == 1)
-        assert ok, (pid, fd, t)
+def check_descriptors(sb, pid, paths):
+    """No file of the host but of the container's own root, and @paths; no terminal; nothing of the launcher's."""
+    for fd, (link, ino) in descriptors(pid).items():
+        assert ino not in sb.junk, (pid, fd, link)
+        assert not link.startswith(("/dev/pts", "/dev/tty", "/dev/ptmx")), (pid, fd, link)
+        if link.startswith(("socket:", "pipe:", "anon_inode:", "/memfd:")) or link == "/dev/null" or "(deleted)" in link:
+            continue
+        if link in paths or any(link.startswith(p + "/") for p in paths if p != "/"):
+            continue
+        st = os.stat(WORK + "/rootfs" + link)  # paths of a detached mount start at its root
+        assert (st.st_dev, st.st_ino) == ino, (pid, fd, link)
 
 
 @test
@@ -74,13 +132,11 @@ def sentry():
     with Sandbox() as sb:
         check_common(sb.sentry, 0)
         assert int(status(sb.sentry)["Uid"].split()[0]) >= 0x70000000
+        assert int(status(sb.sentry)["Gid"].split()[0]) >= 0x70000000
         assert status(sb.sentry)["Groups"].strip() == ""
         check_namespaces(sb.sentry, NAMESPACES)
-        assert os.listdir(f"/proc/{sb.sentry}/root") == []
-        check_descriptors(sb.sentry)
-        # not dumpable: its /proc files belong to root
-        assert os.stat(f"/proc/{sb.sentry}/mem").st_uid == 0
-        assert "Max core file size         0" in open(f"/proc/{sb.sentry}/limits").read()
+        check_descriptors(sb, sb.sentry, [WORK + "/state"])
+        assert stat_fields(sb.sentry)[3] == str(sb.sentry), "no session of its own"
 
 
 @test
@@ -88,22 +144,35 @@ def gofer():
     with Sandbox() as sb:
         check_common(sb.gofer, GOFER_CAPS)
         check_namespaces(sb.gofer, [n for n in NAMESPACES if n != "user"])
-        assert os.listdir(f"/proc/{sb.gofer}/root") == []
-        assert "Max core file size         0" in open(f"/proc/{sb.gofer}/limits").read()
+        check_descriptors(sb, sb.gofer, [WORK + "/state", "/"])
 
 
 @test
 def stubs():
     with Sandbox() as sb:
-        assert sb.children
+        assert len(sb.children) >= 2, "a zygote and a stub"
         for pid in sb.children:
             check_common(pid, 0)
             check_namespaces(pid, NAMESPACES)
-            assert os.listdir(f"/proc/{pid}/root") == []
-            check_descriptors(pid)
-            assert os.stat(f"/proc/{pid}/mem").st_uid == 0
+            check_descriptors(sb, pid, [])
+            assert int(limits(pid)["Max open files"][1]) <= 64
             for line in open(f"/proc/{pid}/maps"):
                 assert "[vdso]" not in line and "[vvar]" not in line, line
+                # nothing of the launcher's or the sentry's image
+                assert "holdfast" not in line, line
+
+
+@test
+def sandboxes_run_as_different_users():
+    with Sandbox() as sb:
+        assert hf("create", "-b", bundle("b2"), "q")[0] == 0
+        try:
+            other = state("q")["pid"]
+            assert status(sb.sentry)["Uid"] != status(other)["Uid"]
+            for n in NAMESPACES:
+                assert os.readlink(f"/proc/{sb.sentry}/ns/{n}") != os.readlink(f"/proc/{other}/ns/{n}")
+        finally:
+            hf("delete", "--force", "q")
 
 
 main()

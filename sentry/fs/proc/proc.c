@@ -195,7 +195,7 @@ static int proc_root_iterate(struct pfs_inode *dir, struct dir_ctx *ctx, int64_t
 
 struct pid *proc_dir_pid(struct file *f)
 {
-	if (!f->inode->sb || f->inode->sb->magic != PROC_SUPER_MAGIC)
+	if (!f->inode || !f->inode->sb || f->inode->sb->magic != PROC_SUPER_MAGIC)
 		return NULL;
 	return pfs_of(f->inode)->node == &proc_tgid_node ? pfs_of(f->inode)->ctx : NULL;
 }
