@@ -61,7 +61,7 @@ STUB_CFLAGS := -std=gnu17 -D_GNU_SOURCE -I. -O2 -ffreestanding -fno-builtin -mge
 
 srcs = $(sort $(foreach d,$(1),$(wildcard $(d)/*.c)))
 BASE_DIRS := base
-PLATFORM_DIRS := platform platform/ptrace
+PLATFORM_DIRS := platform platform/ptrace platform/trap
 SENTRY_DIRS := sentry $(sort $(patsubst %/,%,$(wildcard sentry/*/ sentry/fs/*/ sentry/socket/*/)))
 BASE_SRCS := $(call srcs,$(BASE_DIRS))
 PLATFORM_SRCS := $(call srcs,$(PLATFORM_DIRS))

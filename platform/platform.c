@@ -6,9 +6,10 @@
 
 const struct platform *plat;
 
-/* Best first: "auto" takes the first one. */
+/* "auto" takes the first one. */
 static const struct platform *const platforms[] = {
 	&plat_ptrace,
+	&plat_trap,
 };
 
 const struct platform *platform_find(const char *name)

@@ -58,6 +58,7 @@ struct plat_ctx;
 struct plat_boot {
 	int zygote_fd;  /* socket to the process that forks stubs; owned by the platform */
 	int zygote_pid; /* in the sentry's pid namespace */
+	int ctx_fd;     /* trap: memory file of the pages shared with stubs; owned by the platform */
 };
 
 struct platform {
@@ -116,7 +117,7 @@ struct platform {
 /* The platform of this sentry, set once at start. */
 extern const struct platform *plat;
 
-extern const struct platform plat_ptrace;
+extern const struct platform plat_ptrace, plat_trap;
 
 /* By name, NULL if there is none of it in this build. "auto" is the best that works here. */
 const struct platform *platform_find(const char *name);

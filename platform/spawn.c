@@ -30,12 +30,15 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "platform/platform.h"
+#include "platform/stub/layout.h"
 
 #ifndef MFD_EXEC
 # define MFD_EXEC 0x0010U
 #endif
 
-#define STUB_NOFILE   64 /* descriptors that a stub may have open */
+/* Descriptors that a stub may have open. Far more than it needs: the host counts descriptors in flight by
+ * uid against the sender's limit (ETOOMANYREFS), and hundreds of stubs may have mail unread. */
+#define STUB_NOFILE   16384
 #define ZYG_CHILD_ERR 120
 
 extern const char stub_image[], stub_image_end[];
@@ -57,6 +60,20 @@ static int image_fd(void)
 		return -EIO;
 	if (fcntl(fd, F_ADD_SEALS,
 		  F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE))
+		return -errno;
+	return steal_fd(&fd);
+}
+
+/* Where the sentry and the stubs of the trap platform hand over. Sparse: takes memory when touched. */
+static int context_fd(void)
+{
+	AUTO_CLOSE int fd = (int)syscall(SYS_memfd_create, "contexts",
+					 MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)STUB_CTX_AREA * STUB_CTX_AREAS) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW))
 		return -errno;
 	return steal_fd(&fd);
 }
@@ -134,17 +151,20 @@ static __noreturn void become_zygote(int sock, int image)
 
 /*
  * Context: the process that becomes the sentry, single-threaded, with its final uid and user
- * namespace. 0 or -errno. On success @boot->zygote_fd is the caller's.
+ * namespace. 0 or -errno. On success the descriptors in @boot are the caller's.
  */
 int platform_spawn_zygote(struct plat_boot *boot)
 {
 	AUTO_CLOSE int image = image_fd();
+	AUTO_CLOSE int ctx = context_fd();
 	AUTO_CLOSE int ours = -1, theirs = -1;
 	int pair[2];
 	pid_t pid;
 
 	if (image < 0)
 		return image;
+	if (ctx < 0)
+		return ctx;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	ours = pair[0];
@@ -157,5 +177,6 @@ int platform_spawn_zygote(struct plat_boot *boot)
 		become_zygote(theirs, image);
 	boot->zygote_pid = pid;
 	boot->zygote_fd = steal_fd(&ours);
+	boot->ctx_fd = steal_fd(&ctx);
 	return 0;
 }

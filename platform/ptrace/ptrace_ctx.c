@@ -8,10 +8,6 @@
  *
  * Guest system calls stop before seccomp is looked at (man 2 ptrace, PTRACE_SYSEMU), and never
  * run. Real system calls happen only under PTRACE_CONT, when we make the thread run stub text.
- *
- * Interrupts: state is CTX_INTR | CTX_IN_GUEST | CTX_KICKED. An interrupter sets INTR, and sends the
- * kick signal only when that finds IN_GUEST. A switch that finds INTR on entry doesn't enter. A kick
- * that comes late (the guest has left meanwhile) stops a later stay for nothing: it goes on.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -32,13 +28,7 @@
 
 #define TRACE_OPTIONS (PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXIT)
 
-#define CPUCLOCK_SCHED \
- 2U /* man 3 clock_getcpuclockid: the kernel's encoding of (pid, kind) */
-
 #define PARK_TRIES 20000 /* of 50 us: a second on a machine that is badly overloaded */
-
-#define VSYSCALL_BASE 0xffffffffff600000ULL
-#define VSYSCALL_SIZE 0x1000ULL
 
 /* What wait4 said, without the noise. */
 enum stop {
@@ -272,17 +262,6 @@ static void pt_ctx_destroy(struct plat_ctx *ctx)
 	free(ctx);
 }
 
-static void add_spare_locked(struct plat_as *as, int tid)
-{
-	mutex_assert_held(&as->mu);
-	if (as->nspare == as->spare_cap) {
-		as->spare_cap = as->spare_cap ? as->spare_cap * 2 : 4;
-		as->spares = krealloc_array(as->spares, as->spare_cap, sizeof(int));
-	}
-	as->spares[as->nspare++] = tid;
-	as->nthreads++;
-}
-
 /* The new thread inherits the FP state of this one, as clone(2) has it. */
 static int pt_ctx_prepare_clone(struct plat_ctx *self)
 {
@@ -304,36 +283,16 @@ static int pt_ctx_prepare_clone(struct plat_ctx *self)
 		if (r.rax > INT32_MAX ||
 		    syscall(SYS_tgkill, as->stub.pid, tid, 0)) /* host: tgkill */
 			err = -EAGAIN;
-		else
-			add_spare_locked(as, tid);
+	}
+	if (!err) {
+		as_add_spare_locked(as, (int)r.rax);
+		as->nthreads++;
 	}
 	mutex_unlock(&as->mu);
 	return err;
 }
 
 /* ---- switch ---- */
-
-static void leave_guest(struct plat_ctx *ctx)
-{
-	struct plat_as *as = ctx->as;
-
-	atomic_fetch_and(&ctx->state, ~(CTX_IN_GUEST | CTX_KICKED));
-	if (unlikely(atomic_load(&as->waiters))) {
-		mutex_lock(&as->mu);
-		cond_broadcast(&as->left);
-		mutex_unlock(&as->mu);
-	}
-}
-
-/* Enters the guest's state: false when an interrupt is due first. */
-static bool enter_guest(struct plat_ctx *ctx)
-{
-	if (likely(!(atomic_fetch_or(&ctx->state, CTX_IN_GUEST) & CTX_INTR)))
-		return true;
-	atomic_fetch_and(&ctx->state, ~CTX_INTR);
-	leave_guest(ctx);
-	return false;
-}
 
 /* True when the registers are of a call that can only come from the 64-bit SYSCALL instruction. Others
  * may look like it, if they set rcx and r11 so; then they get what they ask for. */
@@ -353,78 +312,15 @@ static bool is_compat(const struct plat_ctx *ctx, const struct regs *r)
 	return si.arch != AUDIT_ARCH_X86_64;
 }
 
-/*
- * SIGSYS comes from the filter of the stub. Guest calls never get that far, with one exception: the
- * host emulates a jump into the vsyscall page (gettimeofday, time, getcpu of old static programs) at
- * the page fault, asks the filter, and has returned to the caller by then. That is a system call
- * whose number is in siginfo.
- */
-static enum plat_event on_sigsys(const siginfo_t *si, struct regs *r,
-				 struct plat_trap *trap)
-{
-	uint64_t from = (uint64_t)(uintptr_t)si->si_call_addr;
-
-	if (from - VSYSCALL_BASE < VSYSCALL_SIZE) {
-		r->orig_rax = (uint64_t)(unsigned)si->si_syscall;
-		return PLAT_SYSCALL;
-	}
-	trap->signo = SIGSEGV;
-	trap->code = SEGV_MAPERR;
-	trap->addr = r->rip;
-	return PLAT_FAULT;
-}
-
 /* A signal stop. PLAT_EVENT_COUNT: nothing of the guest's, go on. */
 static enum plat_event on_signal(struct plat_ctx *ctx, int sig, struct regs *r,
 				 struct plat_trap *trap)
 {
 	siginfo_t si;
 
-	if (sig == KICK_SIGNAL)
+	if (sig == KICK_SIGNAL || pt_ptrace(PTRACE_GETSIGINFO, ctx->tid, NULL, &si))
 		return PLAT_EVENT_COUNT;
-	if (pt_ptrace(PTRACE_GETSIGINFO, ctx->tid, NULL, &si))
-		return PLAT_EVENT_COUNT;
-	/* A code of 0 or below is kill(2) and friends: not the CPU, so not the guest's doing. */
-	if (si.si_code <= 0)
-		return PLAT_EVENT_COUNT;
-	trap->signo = sig;
-	trap->code = si.si_code;
-	trap->addr = (uint64_t)(uintptr_t)si.si_addr;
-	switch (sig) {
-	case SIGSEGV:
-		return si.si_code == SEGV_MAPERR || si.si_code == SEGV_ACCERR
-			       ? PLAT_FAULT
-			       : PLAT_EXCEPTION;
-	case SIGBUS:
-		return si.si_code == BUS_ADRALN ? PLAT_EXCEPTION : PLAT_FAULT;
-	case SIGSYS:
-		return on_sigsys(&si, r, trap);
-	case SIGILL:
-	case SIGFPE:
-	case SIGTRAP:
-		return PLAT_EXCEPTION;
-	}
-	return PLAT_EVENT_COUNT;
-}
-
-/* Registers that the CPU or the host refuses (a segment, a base): what the guest gets for it natively,
- * on return to user mode, is a general protection fault. */
-static enum plat_event bad_registers(struct plat_trap *trap)
-{
-	trap->signo = SIGSEGV;
-	trap->code = SI_KERNEL;
-	trap->addr = 0;
-	return PLAT_EXCEPTION;
-}
-
-static void account(struct plat_ctx *ctx, uint64_t from)
-{
-	uint64_t now = mono_ns(), stay = now - from;
-	uint64_t sum = atomic_load_explicit(&ctx->guest_ns, memory_order_relaxed);
-
-	atomic_store_explicit(&ctx->guest_ns, sum + stay, memory_order_relaxed);
-	atomic_store_explicit(&ctx->entered_ns, 0, memory_order_relaxed);
-	pin_leave(ctx, stay, now);
+	return host_signal_event(&si, r, trap);
 }
 
 /* One stay in the guest. PLAT_EVENT_COUNT: came back for nothing, *r is where it was. */
@@ -439,16 +335,15 @@ static enum plat_event run_once(struct plat_ctx *ctx, struct regs *r,
 	r->orig_rax = (uint64_t)-1;
 	if (!ctx->cur_valid || memcmp(r, &ctx->cur, sizeof(*r))) {
 		if (unlikely(pt_ptrace(PTRACE_SETREGS, ctx->tid, NULL, r)))
-			return errno == ESRCH ? PLAT_DEAD : bad_registers(trap);
+			return errno == ESRCH ? PLAT_DEAD : host_bad_registers(trap);
 	}
 	ctx->cur_valid = false;
 	pin_enter(ctx);
-	from = mono_ns();
-	atomic_store_explicit(&ctx->entered_ns, from, memory_order_relaxed);
+	from = ctx_account_start(ctx);
 	if (unlikely(pt_ptrace(PTRACE_SYSEMU, ctx->tid, NULL, NULL)))
 		return PLAT_DEAD;
 	stop = wait_stop(ctx, &sig);
-	account(ctx, from);
+	ctx_account(ctx, from);
 	if (unlikely(stop == STOP_DEAD))
 		return PLAT_DEAD;
 	if (unlikely(pt_ptrace(PTRACE_GETREGS, ctx->tid, NULL, r)))
@@ -462,18 +357,6 @@ static enum plat_event run_once(struct plat_ctx *ctx, struct regs *r,
 	return stop == STOP_SIGNAL ? on_signal(ctx, sig, r, trap) : PLAT_EVENT_COUNT;
 }
 
-static bool apply_pending(struct plat_ctx *ctx)
-{
-	struct plat_as *as = ctx->as;
-	bool ok = true;
-
-	mutex_lock(&as->mu);
-	if (atomic_load(&as->pending))
-		ok = map_apply_locked(as, ctx);
-	mutex_unlock(&as->mu);
-	return ok;
-}
-
 static enum plat_event pt_ctx_switch(struct plat_ctx *ctx, struct regs *r,
 				     struct plat_trap *trap)
 {
@@ -482,10 +365,10 @@ static enum plat_event pt_ctx_switch(struct plat_ctx *ctx, struct regs *r,
 
 	memset(trap, 0, sizeof(*trap));
 	do {
-		if (!enter_guest(ctx))
+		if (!ctx_enter(ctx))
 			return PLAT_INTERRUPTED;
-		if (unlikely(atomic_load(&as->pending)) && !apply_pending(ctx)) {
-			leave_guest(ctx);
+		if (unlikely(atomic_load(&as->pending)) && !ctx_apply_pending(ctx)) {
+			ctx_leave(ctx);
 			see_out(ctx);
 			return PLAT_DEAD;
 		}
@@ -493,81 +376,73 @@ static enum plat_event pt_ctx_switch(struct plat_ctx *ctx, struct regs *r,
 		ev = atomic_load_explicit(&as->dead, memory_order_relaxed)
 			     ? PLAT_DEAD
 			     : run_once(ctx, r, trap);
-		leave_guest(ctx);
+		ctx_leave(ctx);
 	} while (unlikely(ev == PLAT_EVENT_COUNT));
 	if (unlikely(ev == PLAT_DEAD))
 		see_out(ctx);
 	return ev;
 }
 
-static void pt_ctx_interrupt(struct plat_ctx *ctx)
-{
-	unsigned old = atomic_fetch_or(&ctx->state, CTX_INTR);
+/* ---- for the common part ---- */
 
-	if ((old & (CTX_IN_GUEST | CTX_INTR)) != CTX_IN_GUEST)
-		return;
-	old = atomic_fetch_or(&ctx->state, CTX_KICKED);
-	if ((old & (CTX_IN_GUEST | CTX_KICKED)) == CTX_IN_GUEST)
-		syscall(SYS_tgkill, ctx->as->stub.pid, ctx->tid,
-			KICK_SIGNAL); /* host: tgkill */
+static bool pt_run_ops(struct plat_ctx *ctx, unsigned n, int64_t *ret_res, uint64_t *ret_at)
+{
+	struct regs r = { .rbx = STUB_OPS, .rbp = STUB_OPS + n * OP_SIZE };
+
+	if (!ctx_run_stub(ctx, RT_BATCH, &r))
+		return false;
+	*ret_res = (int64_t)r.rax;
+	*ret_at = (r.rbx - STUB_OPS) / OP_SIZE;
+	return true;
 }
 
-/* ---- time ---- */
-
-/*
- * The host lets us read the CPU clock of another process, but not that of one of its threads. As long
- * as an address space has had one thread, that clock is exact. Later a thread's time is how long it was
- * in the guest: more than the truth when threads wait for a CPU.
- */
-static uint64_t pt_ctx_cpu_ns(struct plat_ctx *ctx)
+static void pt_bury(struct plat_as *as)
 {
-	clockid_t clock =
-		(clockid_t)(((unsigned)~ctx->as->stub.pid << 3) | CPUCLOCK_SCHED);
-	uint64_t sum = atomic_load_explicit(&ctx->guest_ns, memory_order_relaxed);
-	uint64_t from = atomic_load_explicit(&ctx->entered_ns, memory_order_relaxed);
-	uint64_t last = atomic_load(&ctx->cpu_seen), ns;
-	struct timespec ts;
+	struct plat_ctx *ctx, *tmp;
 
-	if (!atomic_load_explicit(&ctx->as->multi, memory_order_relaxed) &&
-	    !clock_gettime(clock, &ts)) { /* host: clock_gettime */
-		ns = (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
-	} else {
-		uint64_t now = mono_ns();
-
-		ns = from && from < now ? sum + (now - from) : sum;
+	/* Contexts that were the last of their process: killed, not waited for. */
+	list_for_each_safe(ctx, tmp, &as->ctxs, link) {
+		if (ctx->tid != as->stub.pid)
+			pool_wait_gone(ctx->tid);
+		list_del(&ctx->link);
+		free(ctx);
 	}
-	/* Never back, whoever asks and whatever the method was. */
-	while (last < ns && !atomic_compare_exchange_weak(&ctx->cpu_seen, &last, ns))
-		;
-	return last < ns ? ns : last;
+	pool_wait_gone(as->stub.pid);
 }
+
+static const struct host_ops pt_host_ops = {
+	.run_ops = pt_run_ops,
+	.bury = pt_bury,
+};
 
 static int pt_init(const struct plat_boot *boot)
 {
 	int err = pin_init();
 
-	return err ? err : pool_init(boot);
+	host_ops = &pt_host_ops;
+	close(boot->ctx_fd); /* host: close; the trap platform's */
+	return err ? err : pool_init(boot, -1);
 }
 
 const struct platform plat_ptrace = {
 	.name = "ptrace",
 	.init = pt_init,
-	.as_create = pt_as_create,
-	.as_destroy = pt_as_destroy,
-	.as_map = pt_as_map,
-	.as_unmap = pt_as_unmap,
-	.as_protect = pt_as_protect,
-	.as_populate = pt_as_populate,
-	.as_flush = pt_as_flush,
-	.as_map_seq = pt_as_map_seq,
+	.as_create = host_as_create,
+	.as_destroy = host_as_destroy,
+	.as_map = host_as_map,
+	.as_unmap = host_as_unmap,
+	.as_protect = host_as_protect,
+	.as_populate = host_as_populate,
+	.as_flush = host_as_flush,
+	.as_map_seq = host_as_map_seq,
 	.ctx_create = pt_ctx_create,
 	.ctx_destroy = pt_ctx_destroy,
 	.ctx_prepare_clone = pt_ctx_prepare_clone,
 	.ctx_switch = pt_ctx_switch,
-	.ctx_interrupt = pt_ctx_interrupt,
+	.ctx_interrupt = host_ctx_interrupt,
 	.ctx_get_fp = pt_get_fp,
 	.ctx_set_fp = pt_set_fp,
 	.ctx_init_fp = pt_init_fp,
-	.ctx_cpu_ns = pt_ctx_cpu_ns,
-	.as_host_pid = pt_as_host_pid,
+	.ctx_cpu_ns = host_ctx_cpu_ns,
+	.as_host_pid = host_as_host_pid,
 };

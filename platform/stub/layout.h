@@ -7,6 +7,8 @@
  *   +0x1000     the zygote's text and read-only data; unmapped in stubs
  *   STUB_DATA   private writable page(s): the message header of recvmsg, the zygote's stack
  *   STUB_OPS    mapping operations, written by the sentry; the stub can only read it
+ *   STUB_CTX    trap: one context per host thread: a page shared with the sentry, which both read and
+ *               write, and the thread's signal stack, shared as well
  */
 #ifndef PLATFORM_STUB_LAYOUT_H
 #define PLATFORM_STUB_LAYOUT_H
@@ -20,6 +22,12 @@
 #define STUB_OPS_PAGES 2
 #define STUB_OPS_SIZE  (STUB_OPS_PAGES * 0x1000)
 #define STUB_END       0x7ffff1030000
+#define STUB_CTX       0x7ffff4000000
+#define STUB_CTX_SIZE  0x4000 /* stacks are found from it by masking */
+#define STUB_CTX_PAGE  0x1000 /* the shared page, below the stack */
+#define STUB_CTX_SLOTS 4096
+#define STUB_CTX_AREA  0x4000000 /* all slots of one stub */
+#define STUB_CTX_AREAS 0x8000    /* stubs in the memory file: 2 TiB of it, sparse */
 #define STUB_TASK_END  0x7ffffffff000 /* the kernel's TASK_SIZE with four-level page tables */
 
 /* Routines of the run-time text. */
@@ -31,6 +39,35 @@
 #define RT_FIRST_PARK 0x280
 /* From here on (and below RT_FIRST_PARK) a thread has nothing left to do for itself. */
 #define RT_FIRST_READY 0x2c0
+
+/* The same for the trap platform. */
+#define RT_TRAP_START   0x380 /* %r14: the thread's context */
+#define RT_TRAP_BORN    0x3c0 /* its first trap, which tells the sentry that it is there */
+#define RT_TRAP_HANDLER 0x400
+#define RT_TRAP_RESTORE 0x640 /* only named to the kernel, never returned to */
+
+/* The shared page (struct trap_page). */
+#define TC_TURN         0x00
+#define TC_SENTRY_WAITS 0x04
+#define TC_STUB_WAITS   0x08
+#define TC_CMD          0x40
+#define TC_SPIN         0x44
+#define TC_SET_BASES    0x48
+#define TC_ARG          0x50
+#define TC_FS_BASE      0x80
+#define TC_GS_BASE      0x88
+#define TC_FRAME        0x90
+#define TC_RES          0x98
+#define TC_RES_AT       0xa0
+
+/* Whose turn it is. */
+#define TURN_STUB   0
+#define TURN_SENTRY 1
+
+#define CMD_RESUME 0 /* back to the guest by the frame */
+#define CMD_BATCH  1 /* TC_ARG operations */
+#define CMD_CLONE  2 /* TC_ARG: the new thread's context */
+#define CMD_EXIT   3
 
 /* In STUB_DATA: struct msghdr, struct iovec, one byte of payload, control data. */
 #define STUB_MSG     STUB_DATA
@@ -62,12 +99,14 @@ struct stub_op {
 };
 _Static_assert(sizeof(struct stub_op) == OP_SIZE, "stub op layout");
 
-/* To the zygote. ZYG_HELLO carries the read-only descriptor of the file with the STUB_OPS pages. */
-enum { ZYG_HELLO = 1, ZYG_MAKE = 2 };
+/* To the zygote. ZYG_HELLO carries the read-only descriptor of the file with the STUB_OPS pages; ZYG_TRAP
+ * that of the context pages, and makes all stubs from then on those of the trap platform. */
+enum { ZYG_HELLO = 1, ZYG_MAKE = 2, ZYG_TRAP = 3 };
 
 struct zyg_req {
 	uint32_t kind, pad;
 	uint64_t ops_off; /* ZYG_MAKE: where in that file the new stub's pages are */
+	uint64_t ctx_off; /* ZYG_MAKE, trap: the same for its contexts */
 };
 
 /* From the zygote, with the sentry's end of the stub's socket after a successful ZYG_MAKE. */

@@ -12,6 +12,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -21,10 +22,11 @@
 
 #include "platform/stub/layout.h"
 
+#define SA_RESTORER_BIT 0x04000000
+
 #define ZYG_SOCK_FD 0
 #define ZYG_OPS_FD  1
-#define ZYG_PAIR_A  2 /* the sentry's end */
-#define ZYG_PAIR_B  3 /* the stub's end */
+#define ZYG_CTX_FD  2 /* trap */
 
 extern const char stub_rt[];
 void zygote_main(const uintptr_t *sp) __attribute__((noreturn, used));
@@ -87,8 +89,11 @@ static void die(int code)
  LOAD(ARG_HI(0)), JEQ(0, 1, 0), RET(SECCOMP_RET_TRAP), LOAD(ARG_LO(0)), \
 	 JEQ((flags), 0, 1), RET(SECCOMP_RET_ALLOW)
 
+/* SECCOMP_RET_TRAP for the wrong architecture: what that means is up to the stub's own filter. */
 static const struct sock_filter zygote_filter[] = {
-	CHECK_ARCH,
+	LOAD(offsetof(struct seccomp_data, arch)),
+	JEQ(AUDIT_ARCH_X86_64, 1, 0),
+	RET(SECCOMP_RET_TRAP),
 	CHECK_IP(STUB_TEXT_SIZE),
 	LOAD(offsetof(struct seccomp_data, nr)),
 	/* the zygote's own */
@@ -97,7 +102,12 @@ static const struct sock_filter zygote_filter[] = {
 	ALLOW_NR(SYS_dup2),
 	ALLOW_NR(SYS_seccomp),
 	ALLOW_NR(SYS_exit_group),
+	ALLOW_NR(SYS_rt_sigaction),
 	/* what stubs need stays allowed here */
+	ALLOW_NR(SYS_futex),
+	ALLOW_NR(SYS_rt_sigreturn),
+	ALLOW_NR(SYS_sigaltstack),
+	ALLOW_NR(SYS_rt_sigprocmask),
 	ALLOW_NR(SYS_mmap),
 	ALLOW_NR(SYS_munmap),
 	ALLOW_NR(SYS_mprotect),
@@ -106,6 +116,11 @@ static const struct sock_filter zygote_filter[] = {
 	ALLOW_NR(SYS_close),
 	ALLOW_NR(SYS_pause),
 	ALLOW_NR(SYS_exit),
+	JEQ(SYS_prctl, 0, 4),
+	LOAD(ARG_LO(0)),
+	JEQ(PR_SET_PDEATHSIG, 1, 0),
+	RET(SECCOMP_RET_TRAP),
+	RET(SECCOMP_RET_ALLOW),
 	JEQ(SYS_clone, 1, 0),
 	RET(SECCOMP_RET_TRAP),
 	ALLOW_CLONE(STUB_FORK_FLAGS),
@@ -125,6 +140,35 @@ static const struct sock_filter stub_filter[] = {
 	ALLOW_NR(SYS_close),
 	ALLOW_NR(SYS_pause),
 	ALLOW_NR(SYS_exit),
+	JEQ(SYS_clone, 1, 0),
+	RET(SECCOMP_RET_TRAP),
+	ALLOW_CLONE(STUB_THREAD_FLAGS),
+	RET(SECCOMP_RET_TRAP),
+};
+
+/* The trap platform's: each entry's reason is in platform/trap/README.md. */
+static const struct sock_filter trap_filter[] = {
+	LOAD(offsetof(struct seccomp_data, arch)),
+	JEQ(AUDIT_ARCH_X86_64, 1, 0),
+	RET(SECCOMP_RET_TRAP),
+	CHECK_IP(STUB_RT_SIZE),
+	LOAD(offsetof(struct seccomp_data, nr)),
+	ALLOW_NR(SYS_rt_sigreturn),
+	ALLOW_NR(SYS_mmap),
+	ALLOW_NR(SYS_munmap),
+	ALLOW_NR(SYS_mprotect),
+	ALLOW_NR(SYS_madvise),
+	ALLOW_NR(SYS_recvmsg),
+	ALLOW_NR(SYS_close),
+	ALLOW_NR(SYS_sigaltstack),
+	ALLOW_NR(SYS_rt_sigprocmask),
+	ALLOW_NR(SYS_exit),
+	/* FUTEX_WAIT, FUTEX_WAKE */
+	JEQ(SYS_futex, 0, 4),
+	LOAD(ARG_LO(1)),
+	BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 1, 0, 1),
+	RET(SECCOMP_RET_TRAP),
+	RET(SECCOMP_RET_ALLOW),
 	JEQ(SYS_clone, 1, 0),
 	RET(SECCOMP_RET_TRAP),
 	ALLOW_CLONE(STUB_THREAD_FLAGS),
@@ -164,22 +208,64 @@ static int unmap_all(void)
 	return 1;
 }
 
+/* ---- the trap platform ---- */
+
+struct ksigaction {
+	uintptr_t handler;
+	unsigned long flags;
+	uintptr_t restorer;
+	uint64_t mask;
+};
+
+/* Every signal that tells of the guest's doing, and the one that calls a thread back. */
+static int take_signals(void)
+{
+	static const int sigs[] = { SIGSYS, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGURG };
+	struct ksigaction sa = { STUB_BASE + RT_TRAP_HANDLER,
+				 SA_SIGINFO | SA_ONSTACK | SA_RESTORER_BIT,
+				 STUB_BASE + RT_TRAP_RESTORE, ~0UL };
+
+	for (unsigned i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
+		if (sys6(SYS_rt_sigaction, sigs[i], (long)&sa, 0, 8, 0, 0))
+			return -1;
+	}
+	return 0;
+}
+
 /* ---- serving ---- */
 
-/* Becomes a stub: the operations page, the socket as descriptor 0, nothing else; the second filter. */
-static void become_stub(uint64_t ops_off) __attribute__((noreturn));
-static void become_stub(uint64_t ops_off)
-{
-	long r = sys6(SYS_mmap, STUB_OPS, STUB_OPS_SIZE, PROT_READ,
-		      MAP_SHARED | MAP_FIXED, ZYG_OPS_FD, (long)ops_off);
+static int trap; /* stubs are those of the trap platform */
 
-	if (r != STUB_OPS || SYS3(SYS_dup2, ZYG_PAIR_B, STUB_SOCK_FD, 0) < 0)
+/* Becomes a stub: the operations page, the socket as descriptor 0, nothing else; the second filter. */
+static void become_stub(const struct zyg_req *req, const int pair[2]) __attribute__((noreturn));
+static void become_stub(const struct zyg_req *req, const int pair[2])
+{
+	register uintptr_t ctx __asm__("r15") = 0;
+	long r = sys6(SYS_mmap, STUB_OPS, STUB_OPS_SIZE, PROT_READ,
+		      MAP_SHARED | MAP_FIXED, ZYG_OPS_FD, (long)req->ops_off);
+
+	if (r != STUB_OPS || SYS3(SYS_dup2, pair[1], STUB_SOCK_FD, 0) < 0)
 		die(23);
+	if (trap) {
+		r = sys6(SYS_mmap, STUB_CTX, STUB_CTX_AREA, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED | MAP_NORESERVE, ZYG_CTX_FD,
+			 (long)req->ctx_off);
+		/* A stub of the other kind ends when its socket does. */
+		if (r != STUB_CTX || SYS5(SYS_prctl, PR_SET_PDEATHSIG, 9, 0, 0, 0))
+			die(27);
+		SYS3(SYS_close, ZYG_CTX_FD, 0, 0);
+	}
 	SYS3(SYS_close, ZYG_OPS_FD, 0, 0);
-	SYS3(SYS_close, ZYG_PAIR_A, 0, 0);
-	SYS3(SYS_close, ZYG_PAIR_B, 0, 0);
-	INSTALL(stub_filter);
-	__asm__ volatile("jmp *%0" : : "r"((uintptr_t)STUB_BASE + RT_FIRST_PARK));
+	SYS3(SYS_close, pair[0], 0, 0);
+	SYS3(SYS_close, pair[1], 0, 0);
+	if (trap)
+		INSTALL(trap_filter);
+	else
+		INSTALL(stub_filter);
+	ctx = trap ? STUB_CTX : 0;
+	__asm__ volatile("jmp *%0"
+			 :
+			 : "r"((uintptr_t)STUB_BASE + RT_FIRST_PARK), "r"(ctx));
 	__builtin_unreachable();
 }
 
@@ -201,7 +287,7 @@ static void reply(int32_t res, uint32_t flags, int fd)
 		die(24);
 }
 
-static void make_stub(uint64_t ops_off, uint32_t flags)
+static void make_stub(const struct zyg_req *req, uint32_t flags)
 {
 	int pair[2];
 	long pid = sys6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
@@ -211,19 +297,16 @@ static void make_stub(uint64_t ops_off, uint32_t flags)
 		reply((int32_t)pid, flags, -1);
 		return;
 	}
-	/* Only 0 and 1 were open, and the kernel takes the lowest free numbers. */
-	if (pair[0] != ZYG_PAIR_A || pair[1] != ZYG_PAIR_B)
-		die(25);
 	pid = SYS5(SYS_clone, STUB_FORK_FLAGS, 0, 0, 0, 0);
 	if (pid == 0)
-		become_stub(ops_off);
-	reply((int32_t)pid, flags, pid > 0 ? ZYG_PAIR_A : -1);
-	SYS3(SYS_close, ZYG_PAIR_A, 0, 0);
-	SYS3(SYS_close, ZYG_PAIR_B, 0, 0);
+		become_stub(req, pair);
+	reply((int32_t)pid, flags, pid > 0 ? pair[0] : -1);
+	SYS3(SYS_close, pair[0], 0, 0);
+	SYS3(SYS_close, pair[1], 0, 0);
 }
 
 /* The request's kind, or 0 when the sentry is gone. The descriptor of ZYG_HELLO becomes ZYG_OPS_FD
- * by being the lowest free one. */
+ * by being the lowest free one, that of ZYG_TRAP ZYG_CTX_FD. */
 static uint32_t next_request(struct zyg_req *req)
 {
 	char control[64] __attribute__((aligned(8)));
@@ -260,6 +343,10 @@ void zygote_main(const uintptr_t *sp)
 		if (kind == ZYG_HELLO)
 			reply(0, flags, -1);
 		else if (kind == ZYG_MAKE)
-			make_stub(req.ops_off, flags);
+			make_stub(&req, flags);
+		else if (kind == ZYG_TRAP) {
+			trap = 1;
+			reply(take_signals(), flags, -1);
+		}
 	}
 }

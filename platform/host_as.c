@@ -19,11 +19,11 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "platform/ptrace/ptrace_priv.h"
+#include "platform/host_as.h"
 
-struct plat_as *pt_as_create(void)
+struct plat_as *host_as_create(void)
 {
-	struct pt_stub s;
+	struct host_stub s;
 	struct plat_as *as;
 	int err = pool_take(&s);
 
@@ -35,6 +35,7 @@ struct plat_as *pt_as_create(void)
 	cond_init(&as->left);
 	list_init(&as->ctxs);
 	list_init(&as->reap);
+	list_init(&as->live);
 	as->spares = kcalloc(1, sizeof(int));
 	as->spares[0] = s.pid;
 	as->nspare = as->spare_cap = as->nthreads = 1;
@@ -48,7 +49,7 @@ void as_kill(struct plat_as *as)
 		kill(as->stub.pid, SIGKILL); /* host: kill */
 }
 
-void pt_as_destroy(struct plat_as *as)
+void host_as_destroy(struct plat_as *as)
 {
 	as_kill(as);
 	pool_reap(as);
@@ -66,10 +67,7 @@ static unsigned kick_all_locked(struct plat_as *as)
 		if (!(st & CTX_IN_GUEST))
 			continue;
 		n++;
-		st = atomic_fetch_or(&ctx->state, CTX_KICKED);
-		if ((st & (CTX_IN_GUEST | CTX_KICKED)) == CTX_IN_GUEST)
-			syscall(SYS_tgkill, as->stub.pid, ctx->tid,
-				KICK_SIGNAL); /* host: tgkill */
+		ctx_kick(ctx);
 	}
 	return n;
 }
@@ -79,7 +77,7 @@ static unsigned kick_all_locked(struct plat_as *as)
  * threads of the process at once. Without one, a thread that is in the guest must do it.
  * -EIO: the process is dead (no guest code runs in it any more, so the caller may go on).
  */
-int pt_as_flush(struct plat_as *as, struct plat_ctx *self)
+int host_as_flush(struct plat_as *as, struct plat_ctx *self)
 {
 	bool dead;
 
@@ -99,12 +97,22 @@ int pt_as_flush(struct plat_as *as, struct plat_ctx *self)
 	return dead ? -EIO : 0;
 }
 
-uint64_t pt_as_map_seq(struct plat_as *as)
+void as_add_spare_locked(struct plat_as *as, int id)
+{
+	mutex_assert_held(&as->mu);
+	if (as->nspare == as->spare_cap) {
+		as->spare_cap = as->spare_cap ? as->spare_cap * 2 : 4;
+		as->spares = krealloc_array(as->spares, as->spare_cap, sizeof(int));
+	}
+	as->spares[as->nspare++] = id;
+}
+
+uint64_t host_as_map_seq(struct plat_as *as)
 {
 	return atomic_load(&as->seq);
 }
 
-int pt_as_host_pid(struct plat_as *as)
+int host_as_host_pid(struct plat_as *as)
 {
 	return as->stub.pid;
 }

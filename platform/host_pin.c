@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "platform/ptrace/ptrace_priv.h"
+#include "platform/host_as.h"
 
 #define QUICK_NS  400000U   /* a stay in the guest up to this counts as quick */
 #define LONG_NS   2000000U  /* one from this on ends the bond */
@@ -116,6 +116,12 @@ static void *watcher(void *arg __unused)
 	return NULL;
 }
 
+void pin_release(struct plat_ctx *ctx)
+{
+	if (pins.enabled)
+		release(ctx);
+}
+
 int pin_init(void)
 {
 	mutex_init(&pins.mu, RANK_PLATFORM);
@@ -127,7 +133,7 @@ int pin_init(void)
 	if (CPU_COUNT(&pins.all) < 2)
 		return 0;
 	pins.enabled = true;
-	return pt_start_thread(watcher);
+	return host_start_thread(watcher);
 }
 
 /* By the sentry thread that owns @ctx. It and the host thread were made by threads that may have been

@@ -24,7 +24,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "platform/ptrace/ptrace_priv.h"
+#include "platform/host_as.h"
 #include "sentry/mm/mfile.h"
 
 #ifndef MADV_POPULATE_READ
@@ -84,7 +84,7 @@ static int enqueue(struct plat_as *as, const struct map_op *op)
 	return 0;
 }
 
-int pt_as_map(struct plat_as *as, gaddr_t addr, uint64_t len, int prot, struct mfile *mf,
+int host_as_map(struct plat_as *as, gaddr_t addr, uint64_t len, int prot, struct mfile *mf,
 	      uint64_t off, bool writable_fd)
 {
 	struct map_op op = { .kind = MAP_OP_MAP,
@@ -102,14 +102,14 @@ int pt_as_map(struct plat_as *as, gaddr_t addr, uint64_t len, int prot, struct m
 	return enqueue(as, &op);
 }
 
-int pt_as_unmap(struct plat_as *as, gaddr_t addr, uint64_t len)
+int host_as_unmap(struct plat_as *as, gaddr_t addr, uint64_t len)
 {
 	struct map_op op = { .kind = MAP_OP_UNMAP, .addr = addr.va, .len = len };
 
 	return enqueue(as, &op);
 }
 
-int pt_as_protect(struct plat_as *as, gaddr_t addr, uint64_t len, int prot)
+int host_as_protect(struct plat_as *as, gaddr_t addr, uint64_t len, int prot)
 {
 	struct map_op op = { .kind = MAP_OP_PROTECT,
 			     .addr = addr.va,
@@ -119,7 +119,7 @@ int pt_as_protect(struct plat_as *as, gaddr_t addr, uint64_t len, int prot)
 	return enqueue(as, &op);
 }
 
-void pt_as_populate(struct plat_as *as, gaddr_t addr, uint64_t len, bool write)
+void host_as_populate(struct plat_as *as, gaddr_t addr, uint64_t len, bool write)
 {
 	struct map_op op = { .kind = MAP_OP_POPULATE,
 			     .addr = addr.va,
@@ -239,20 +239,19 @@ static bool emit_op(struct batch *b, const struct map_op *op)
 /* Runs what is in the ops pages. */
 static bool run_batch(struct batch *b, struct plat_ctx *ctx)
 {
-	struct regs r = { .rbx = STUB_OPS, .rbp = STUB_OPS + b->n * OP_SIZE };
+	int64_t res;
 	uint64_t at;
 
-	if (!ctx_run_stub(ctx, RT_BATCH, &r))
+	if (!host_ops->run_ops(ctx, b->n, &res, &at))
 		return false;
 	b->n = 0;
-	if (r.rax == 0)
+	if (res == 0)
 		return true;
-	at = (r.rbx - STUB_OPS) / OP_SIZE;
 	if (at < OP_MAX)
 		log_error("stub %d: mapping call %u at 0x%lx+0x%lx failed: %s",
 			  b->as->stub.pid, b->as->stub.ops[at].nr,
 			  (unsigned long)b->as->stub.ops[at].a[0],
-			  (unsigned long)b->as->stub.ops[at].a[1], strerror((int)-r.rax));
+			  (unsigned long)b->as->stub.ops[at].a[1], strerror((int)-res));
 	return false;
 }
 

@@ -22,7 +22,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "platform/ptrace/ptrace_priv.h"
+#include "platform/host_as.h"
 #include "sentry/mm/mfile.h"
 
 static struct mutex zyg_mu;
@@ -32,7 +32,7 @@ static struct mfile *opsmf; /* (c) */
 static struct {
 	struct mutex mu;
 	struct cond work;                  /* for the platform thread */
-	struct pt_stub spare[SPARE_STUBS]; /* (m) */
+	struct host_stub spare[SPARE_STUBS]; /* (m) */
 	unsigned nspare;                   /* (m) */
 	bool failed;      /* (m) the zygote is gone or out of processes */
 	struct list reap; /* (m) of plat_as.reap */
@@ -112,7 +112,14 @@ static int zyg_call(const struct zyg_req *req, int fd, struct zyg_rep *rep, int 
 	return err;
 }
 
-static int make_stub(struct pt_stub *ret)
+static void free_stub_memory(struct host_stub *s)
+{
+	mfile_range_put(opsmf, s->ops_off, STUB_OPS_SIZE);
+	if (host_ops->stub_drop)
+		host_ops->stub_drop(s);
+}
+
+static int make_stub(struct host_stub *ret)
 {
 	struct zyg_req req = { .kind = ZYG_MAKE };
 	uint64_t len = STUB_OPS_SIZE;
@@ -125,13 +132,20 @@ static int make_stub(struct pt_stub *ret)
 	/* Pages of one stub never straddle a chunk: the chunk size is a multiple. */
 	ret->ops = mfile_ptr(opsmf, ret->ops_off, &len);
 	req.ops_off = ret->ops_off;
-	err = ret->ops ? zyg_call(&req, -1, &rep, &fd) : -ENOMEM;
+	err = ret->ops ? 0 : -ENOMEM;
+	if (!err && host_ops->stub_prepare)
+		err = host_ops->stub_prepare(ret, &req);
+	if (err) {
+		mfile_range_put(opsmf, ret->ops_off, STUB_OPS_SIZE);
+		return err;
+	}
+	err = zyg_call(&req, -1, &rep, &fd);
 	if (!err && rep.res < 0)
 		err = rep.res;
 	if (!err && fd < 0)
 		err = -EPROTO;
 	if (err) {
-		mfile_range_put(opsmf, ret->ops_off, STUB_OPS_SIZE);
+		free_stub_memory(ret);
 		return err;
 	}
 	ret->pid = rep.res;
@@ -139,13 +153,13 @@ static int make_stub(struct pt_stub *ret)
 	return 0;
 }
 
-static void drop_stub(struct pt_stub *s)
+static void drop_stub(struct host_stub *s)
 {
 	close(s->sock); /* host: close */
-	mfile_range_put(opsmf, s->ops_off, STUB_OPS_SIZE);
+	free_stub_memory(s);
 }
 
-static void wait_gone(int tid)
+void pool_wait_gone(int tid)
 {
 	int st;
 
@@ -161,19 +175,11 @@ static void wait_gone(int tid)
 
 static void reap_one(struct plat_as *as)
 {
-	struct plat_ctx *ctx, *tmp;
-
-	/* Contexts that were the last of their process: killed, not waited for. */
-	list_for_each_safe(ctx, tmp, &as->ctxs, link) {
-		if (ctx->tid != as->stub.pid)
-			wait_gone(ctx->tid);
-		list_del(&ctx->link);
-		free(ctx);
-	}
-	wait_gone(as->stub.pid);
+	host_ops->bury(as);
 	drop_stub(&as->stub);
 	map_drop_ops(as);
 	free(as->spares);
+	free(as->tids);
 	cond_fini(&as->left);
 	mutex_fini(&as->mu);
 	free(as);
@@ -192,7 +198,7 @@ static void *pool_thread(void *arg __unused)
 			reap_one(as);
 			mutex_lock(&pool.mu);
 		} else if (pool.nspare < SPARE_STUBS && !pool.failed) {
-			struct pt_stub s;
+			struct host_stub s;
 			int err;
 
 			mutex_unlock(&pool.mu);
@@ -211,7 +217,7 @@ static void *pool_thread(void *arg __unused)
 }
 
 /* Nobody takes from the pool while it grows by the platform thread alone, so it can't overflow. */
-static bool pool_pop(struct pt_stub *ret)
+static bool pool_pop(struct host_stub *ret)
 {
 	bool got = false;
 
@@ -229,7 +235,7 @@ static bool pool_pop(struct pt_stub *ret)
 }
 
 /* A stub that runs, from the pool or fresh. 0 or -errno. Context: may hold mm.mu. */
-int pool_take(struct pt_stub *ret)
+int pool_take(struct host_stub *ret)
 {
 	int st, err;
 
@@ -252,7 +258,7 @@ void pool_reap(struct plat_as *as)
 	mutex_unlock(&pool.mu);
 }
 
-int pt_start_thread(void *(*fn)(void *))
+int host_start_thread(void *(*fn)(void *))
 {
 	pthread_attr_t a;
 	sigset_t all, old;
@@ -272,7 +278,7 @@ int pt_start_thread(void *(*fn)(void *))
 	return -err;
 }
 
-int pool_init(const struct plat_boot *boot)
+int pool_init(const struct plat_boot *boot, int extra_fd)
 {
 	struct zyg_req req = { .kind = ZYG_HELLO };
 	struct zyg_rep rep;
@@ -289,8 +295,17 @@ int pool_init(const struct plat_boot *boot)
 	err = zyg_call(&req, mfile_rofd(opsmf), &rep, &fd);
 	if (err)
 		return err;
+	if (extra_fd >= 0) {
+		struct zyg_req trap = { .kind = ZYG_TRAP };
+
+		err = zyg_call(&trap, extra_fd, &rep, &fd);
+		if (!err && rep.res < 0)
+			err = rep.res;
+		if (err)
+			return err;
+	}
 	if (rep.flags & ZYG_F_VDSO_LEFT)
 		log_warn(
 			"the host seals its vDSO: stubs keep it, outside of guest addresses");
-	return pt_start_thread(pool_thread);
+	return host_start_thread(pool_thread);
 }

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Contexts of the trap platform. A host thread of a stub is either running guest code, or in the signal
+ * handler of rt.S, where it waits for its turn: to go back to the guest, to carry out mapping
+ * operations, or to make another thread. When a context ends, its host thread stays in the handler, parked,
+ * for the next thread of that address space.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "platform/trap/trap_priv.h"
+
+#ifndef HWCAP2_FSGSBASE
+# define HWCAP2_FSGSBASE (1 << 1)
+#endif
+
+#define CS_COMPAT 0x23
+
+/* ---- life ---- */
+
+static struct plat_as *trap_as_create(void)
+{
+	struct plat_as *as = host_as_create();
+
+	if (is_err(as))
+		return as;
+	as->spares[0] = 0; /* slot 0: the first thread */
+	as->reserved = 1;
+	as->tids = kcalloc(1, sizeof(int));
+	as->tids[0] = as->stub.pid;
+	as->nslots = 1;
+	procs_add(as);
+	return as;
+}
+
+static int take_spare(struct plat_as *as, int *ret_tid)
+{
+	int slot = -ESRCH;
+
+	mutex_lock(&as->mu);
+	if (as->nspare) {
+		slot = as->spares[--as->nspare];
+		*ret_tid = as->tids[slot];
+		if (as->reserved)
+			as->reserved--;
+	}
+	mutex_unlock(&as->mu);
+	return slot;
+}
+
+static struct plat_ctx *trap_ctx_create(struct plat_as *as)
+{
+	int tid = 0, slot = take_spare(as, &tid);
+	struct plat_ctx *ctx;
+
+	if (slot < 0)
+		return err_ptr(slot);
+	ctx = kzalloc(sizeof(*ctx));
+	ctx->as = as;
+	ctx->tid = tid;
+	ctx->slot = (unsigned)slot;
+	ctx->page = slot_page(as, ctx->slot);
+	list_init(&ctx->link);
+	/* A new thread may still be on its way; a parked one has handed over long ago. */
+	if (!page_wait(ctx, true) || !page_find_frame(ctx)) {
+		free(ctx);
+		return err_ptr(-ESRCH);
+	}
+	pin_add(ctx);
+	mutex_lock(&as->mu);
+	list_add_tail(&as->ctxs, &ctx->link);
+	if (++as->nctx > 1)
+		as->multi = true;
+	mutex_unlock(&as->mu);
+	return ctx;
+}
+
+static void trap_ctx_destroy(struct plat_ctx *ctx)
+{
+	struct plat_as *as;
+
+	if (!ctx)
+		return;
+	as = ctx->as;
+	pin_del(ctx);
+	mutex_lock(&as->mu);
+	as->nctx--;
+	list_del(&ctx->link);
+	as_add_spare_locked(as, (int)ctx->slot);
+	mutex_unlock(&as->mu);
+	free(ctx);
+}
+
+/* A new host thread, in the next slot. */
+static int new_thread_locked(struct plat_ctx *self)
+{
+	struct plat_as *as = self->as;
+	unsigned slot = atomic_load(&as->nslots);
+	int64_t res;
+
+	mutex_assert_held(&as->mu);
+	if (slot >= STUB_CTX_SLOTS)
+		return -EAGAIN;
+	WRITE_ONCE(self->page->arg, STUB_CTX + (uint64_t)slot * STUB_CTX_SIZE);
+	if (!page_call(self, CMD_CLONE, true)) {
+		as_kill(as);
+		return -EAGAIN;
+	}
+	res = (int64_t)READ_ONCE(self->page->res);
+	if (res < 0 && res >= -4095)
+		return (int)res;
+	/* A stub that lies must not make us signal somebody else's thread. */
+	if (res <= 0 || res > INT32_MAX ||
+	    syscall(SYS_tgkill, as->stub.pid, (int)res, 0)) /* host: tgkill */
+		return -EAGAIN;
+	as->tids = krealloc_array(as->tids, slot + 1, sizeof(int));
+	as->tids[slot] = (int)res;
+	atomic_store(&as->nslots, slot + 1);
+	as->nthreads++;
+	as_add_spare_locked(as, (int)slot);
+	return 0;
+}
+
+static int trap_prepare_clone(struct plat_ctx *self)
+{
+	struct plat_as *as = self->as;
+	int err = 0;
+
+	mutex_lock(&as->mu);
+	if (as->nspare <= as->reserved)
+		err = new_thread_locked(self);
+	if (!err)
+		as->reserved++;
+	mutex_unlock(&as->mu);
+	return err;
+}
+
+/* ---- switch ---- */
+
+static bool canonical(uint64_t addr)
+{
+	return (int64_t)(addr << 16) >> 16 == (int64_t)addr;
+}
+
+/* What the way back to user mode would choke on. */
+static bool regs_ok(const struct regs *r)
+{
+	return (r->cs == GUEST_CS || r->cs == CS_COMPAT) && r->ss <= UINT16_MAX &&
+	       canonical(r->rip) && r->fs_base < STUB_TASK_END && r->gs_base < STUB_TASK_END;
+}
+
+/* One stay in the guest. PLAT_EVENT_COUNT: came back for nothing, *r is where it was. */
+static enum plat_event run_once(struct plat_ctx *ctx, struct regs *r, struct plat_trap *trap)
+{
+	uint64_t from;
+	bool ok;
+
+	if (unlikely(!regs_ok(r)))
+		return host_bad_registers(trap);
+	page_store_regs(ctx, r);
+	from = ctx_account_start(ctx);
+	pace_enter(ctx, from);
+	ok = page_call(ctx, CMD_RESUME, false);
+	pace_leave(ctx, from, ctx_account(ctx, from));
+	if (unlikely(!ok || !page_find_frame(ctx)))
+		return PLAT_DEAD;
+	return page_load_event(ctx, r, trap);
+}
+
+static enum plat_event trap_ctx_switch(struct plat_ctx *ctx, struct regs *r, struct plat_trap *trap)
+{
+	struct plat_as *as = ctx->as;
+	enum plat_event ev;
+
+	memset(trap, 0, sizeof(*trap));
+	do {
+		if (!ctx_enter(ctx))
+			return PLAT_INTERRUPTED;
+		if (unlikely(atomic_load(&as->pending)) && !ctx_apply_pending(ctx)) {
+			ctx_leave(ctx);
+			return PLAT_DEAD;
+		}
+		trap->map_seq = atomic_load(&as->seq);
+		ev = atomic_load_explicit(&as->dead, memory_order_relaxed)
+			     ? PLAT_DEAD
+			     : run_once(ctx, r, trap);
+		ctx_leave(ctx);
+	} while (unlikely(ev == PLAT_EVENT_COUNT));
+	return ev;
+}
+
+/* ---- for the common part ---- */
+
+static bool trap_run_ops(struct plat_ctx *ctx, unsigned n, int64_t *ret_res, uint64_t *ret_at)
+{
+	WRITE_ONCE(ctx->page->arg, n);
+	if (!page_call(ctx, CMD_BATCH, true))
+		return false;
+	*ret_res = (int64_t)READ_ONCE(ctx->page->res);
+	*ret_at = (READ_ONCE(ctx->page->res_at) - STUB_OPS) / OP_SIZE;
+	return true;
+}
+
+static const struct host_ops trap_host_ops = {
+	.stub_prepare = procs_prepare,
+	.stub_drop = procs_drop,
+	.run_ops = trap_run_ops,
+	.bury = procs_bury,
+};
+
+static int trap_init(const struct plat_boot *boot)
+{
+	int err;
+
+	/* The stub saves and loads the guest's thread pointers by itself. */
+	if (!(getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
+		return -ENOTSUP;
+	host_ops = &trap_host_ops;
+	pace_init();
+	err = pin_init();
+	if (!err)
+		err = procs_init(boot->ctx_fd);
+	return err ? err : pool_init(boot, boot->ctx_fd);
+}
+
+const struct platform plat_trap = {
+	.name = "trap",
+	.init = trap_init,
+	.as_create = trap_as_create,
+	.as_destroy = host_as_destroy,
+	.as_map = host_as_map,
+	.as_unmap = host_as_unmap,
+	.as_protect = host_as_protect,
+	.as_populate = host_as_populate,
+	.as_flush = host_as_flush,
+	.as_map_seq = host_as_map_seq,
+	.ctx_create = trap_ctx_create,
+	.ctx_destroy = trap_ctx_destroy,
+	.ctx_prepare_clone = trap_prepare_clone,
+	.ctx_switch = trap_ctx_switch,
+	.ctx_interrupt = host_ctx_interrupt,
+	.ctx_get_fp = trap_get_fp,
+	.ctx_set_fp = trap_set_fp,
+	.ctx_init_fp = trap_init_fp,
+	.ctx_cpu_ns = host_ctx_cpu_ns,
+	.as_host_pid = host_as_host_pid,
+};

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Inside of the trap platform. See README.md for how it works; what it shares with the ptrace platform is
+ * in platform/host_as.h.
+ *
+ *   trap_ctx.c            contexts: life, switch, clone
+ *   trap_page_untrusted.c the shared page: passing the turn, waiting, registers of the signal frame
+ *   trap_pace.c           whether the two sides spin or sleep, and where
+ *   trap_fp.c             FP state in the frame
+ *   trap_proc.c           areas of context pages, deaths
+ *
+ * Everything in a stub's context area is hostile: read once into our own memory, range-checked. What a
+ * stub can forge there is what its guest could have done itself.
+ *
+ * Locks: as.mu (RANK_PLAT_AS) > procs.mu (RANK_PLATFORM).
+ */
+#ifndef PLATFORM_TRAP_PRIV_H
+#define PLATFORM_TRAP_PRIV_H
+
+#include <signal.h>
+#include <stddef.h>
+
+#include "platform/host_as.h"
+
+/* The first page of a context, at the offsets TC_* of layout.h. */
+struct trap_page {
+	_Atomic uint32_t turn; /* TURN_*; a futex of both sides */
+	_Atomic uint32_t sentry_waits, stub_waits;
+	uint32_t pad0[13];
+	/* written by us */
+	uint32_t cmd, spin, set_bases, pad1;
+	uint64_t arg, pad2[5];
+	/* written by the stub (the bases by both) */
+	uint64_t fs_base, gs_base, frame, res, res_at;
+};
+_Static_assert(offsetof(struct trap_page, sentry_waits) == TC_SENTRY_WAITS, "layout");
+_Static_assert(offsetof(struct trap_page, stub_waits) == TC_STUB_WAITS, "layout");
+_Static_assert(offsetof(struct trap_page, cmd) == TC_CMD, "layout");
+_Static_assert(offsetof(struct trap_page, set_bases) == TC_SET_BASES, "layout");
+_Static_assert(offsetof(struct trap_page, arg) == TC_ARG, "layout");
+_Static_assert(offsetof(struct trap_page, fs_base) == TC_FS_BASE, "layout");
+_Static_assert(offsetof(struct trap_page, res_at) == TC_RES_AT, "layout");
+
+/* The kernel's signal frame: arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h. */
+struct frame_mc {
+	uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
+	uint64_t rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags;
+	uint16_t cs, gs, fs, ss;
+	uint64_t err, trapno, oldmask, cr2, fpstate, reserved[8];
+};
+
+struct trap_frame {
+	uint64_t pretcode;
+	uint64_t uc_flags, uc_link;
+	uint64_t ss_sp, ss_flags, ss_size;
+	struct frame_mc mc;
+	uint64_t sigmask;
+	siginfo_t info;
+};
+_Static_assert(sizeof(struct frame_mc) == 256, "sigcontext");
+_Static_assert(offsetof(struct trap_frame, info) == 312, "rt_sigframe");
+
+/* trap_page_untrusted.c */
+/* Lets the stub's thread do @cmd and waits for its next hand-over. @bounded: it is stub text that runs,
+ * which takes no longer than it must, or the process is killed. False: the process is dead. */
+bool page_call(struct plat_ctx *ctx, uint32_t cmd, bool bounded);
+/* Waits for the hand-over of a thread that is on its way already. */
+bool page_wait(struct plat_ctx *ctx, bool bounded);
+/* Finds the signal frame of the last hand-over. False: the stub lies. */
+bool page_find_frame(struct plat_ctx *ctx);
+/* Registers into the frame and out of it, with what happened. */
+void page_store_regs(struct plat_ctx *ctx, const struct regs *r);
+enum plat_event page_load_event(struct plat_ctx *ctx, struct regs *r, struct plat_trap *trap);
+/* Makes whoever waits for this page look at as.dead. */
+void page_wake(struct trap_page *p);
+
+/* trap_pace.c: around each stay in the guest */
+void pace_init(void);
+void pace_enter(struct plat_ctx *ctx, uint64_t now);
+void pace_leave(struct plat_ctx *ctx, uint64_t from, uint64_t now);
+
+/* trap_fp.c */
+int trap_get_fp(struct plat_ctx *ctx, struct fpstate *fp);
+int trap_set_fp(struct plat_ctx *ctx, const struct fpstate *fp);
+int trap_init_fp(struct plat_ctx *ctx);
+
+/* trap_proc.c */
+int procs_init(int ctx_fd);
+int procs_prepare(struct host_stub *s, struct zyg_req *req);
+void procs_drop(struct host_stub *s);
+void procs_add(struct plat_as *as);
+void procs_bury(struct plat_as *as);
+
+static inline struct trap_page *slot_page(const struct plat_as *as, unsigned slot)
+{
+	return (struct trap_page *)(void *)(as->stub.pages + (size_t)slot * STUB_CTX_SIZE);
+}
+
+#endif
