@@ -10,6 +10,7 @@
  * Left out: a client that is stopped (kill -STOP) leaves the terminal raw, as ssh(1) does.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,13 +33,15 @@ struct flow {
 };
 
 struct attach {
-	int stream; /* ours */
+	int tty_in, tty_out; /* the terminal */
+	int stream;          /* ours */
 	int sigfd;
 	struct flow in, out;
 };
 
 static struct termios saved_termios;
 static bool termios_saved;
+static int saved_tty;
 
 static void restore_terminal(void)
 {
@@ -46,7 +49,7 @@ static void restore_terminal(void)
 		return;
 	/* From the background, too, where changing a terminal would stop us. */
 	signal(SIGTTOU, SIG_IGN);
-	(void)tcsetattr(0, TCSADRAIN, &saved_termios); /* nobody left to tell */
+	(void)tcsetattr(saved_tty, TCSADRAIN, &saved_termios); /* nobody left to tell */
 	termios_saved = false;
 }
 
@@ -57,31 +60,34 @@ static void fatal_signal(int sig)
 	raise(sig);
 }
 
-static void raw_mode(void)
+static void raw_mode(int tty)
 {
 	static const int fatal[] = { SIGTERM, SIGHUP,  SIGINT, SIGQUIT, SIGABRT,
 				     SIGSEGV, SIGBUS, SIGALRM, SIGUSR1, SIGUSR2 };
 	struct termios t = saved_termios;
 
 	atexit(restore_terminal);
+	saved_tty = tty;
 	termios_saved = true;
 	for (unsigned i = 0; i < ARRAY_SIZE(fatal); i++)
 		signal(fatal[i], fatal_signal);
 	signal(SIGPIPE, SIG_IGN);
 	cfmakeraw(&t);
-	(void)tcsetattr(0, TCSADRAIN, &t); /* then it stays cooked: ugly, not wrong */
+	(void)tcsetattr(tty, TCSADRAIN, &t); /* then it stays cooked: ugly, not wrong */
 }
 
-struct attach *attach_begin(int *ret_fd, unsigned *rows, unsigned *cols)
+struct attach *attach_begin(int tty_in, int tty_out, int *ret_fd, unsigned *rows, unsigned *cols)
 {
 	struct attach *a;
 	struct winsize ws;
 	sigset_t winch;
 	int sv[2];
 
-	if (tcgetattr(0, &saved_termios) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+	if (tcgetattr(tty_in, &saved_termios) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
 		return NULL;
 	a = kzalloc(sizeof(*a));
+	a->tty_in = tty_in;
+	a->tty_out = tty_out;
 	a->stream = sv[0];
 	*ret_fd = sv[1];
 	/* Blocked before the size is read: a change in between is told later. */
@@ -89,11 +95,25 @@ struct attach *attach_begin(int *ret_fd, unsigned *rows, unsigned *cols)
 	sigaddset(&winch, SIGWINCH);
 	sigprocmask(SIG_BLOCK, &winch, NULL);
 	a->sigfd = signalfd(-1, &winch, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (ioctl(0, TIOCGWINSZ, &ws) == 0) {
+	if (ioctl(tty_in, TIOCGWINSZ, &ws) == 0 && ws.ws_row && ws.ws_col) {
 		*rows = ws.ws_row;
 		*cols = ws.ws_col;
 	}
 	return a;
+}
+
+void attach_adopt(struct attach *a)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	setsid();
+	(void)ioctl(a->tty_in, TIOCSCTTY, 0); /* without it changes of size are not told */
+	raise(SIGWINCH); /* pending: whatever happened until now is looked at first */
+	for (int i = 0; i < 3; i++)
+		(void)dup2(null, i); /* callers wait for these to be closed */
+	(void)!chdir("/");            /* holds no directory of theirs */
+	if (null > 2)
+		close(null);
 }
 
 static bool temporary(void)
@@ -134,7 +154,8 @@ static void tell_size(struct attach *a, void (*resize)(void *, unsigned, unsigne
 	struct signalfd_siginfo si;
 	struct winsize ws;
 
-	if (read(a->sigfd, &si, sizeof(si)) > 0 && ioctl(0, TIOCGWINSZ, &ws) == 0)
+	if (read(a->sigfd, &si, sizeof(si)) > 0 && ioctl(a->tty_in, TIOCGWINSZ, &ws) == 0 &&
+	    ws.ws_row && ws.ws_col)
 		resize(arg, ws.ws_row, ws.ws_col);
 }
 
@@ -142,13 +163,13 @@ static void tell_size(struct attach *a, void (*resize)(void *, unsigned, unsigne
 static void flush_output(struct attach *a)
 {
 	while (!a->out.eof) {
-		struct pollfd p = { .fd = a->out.len ? 1 : a->stream,
+		struct pollfd p = { .fd = a->out.len ? a->tty_out : a->stream,
 				    .events = a->out.len ? POLLOUT : POLLIN };
 
 		if (poll(&p, 1, -1) < 0 && errno != EINTR)
 			return;
 		if (a->out.len)
-			flow_drain(&a->out, 1, false);
+			flow_drain(&a->out, a->tty_out, false);
 		else
 			flow_fill(&a->out, a->stream, true);
 	}
@@ -157,12 +178,12 @@ static void flush_output(struct attach *a)
 json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsigned rows, unsigned cols),
 		   void *arg)
 {
-	raw_mode();
+	raw_mode(a->tty_in);
 	for (;;) {
 		bool in_full = a->in.len != 0, out_full = a->out.len != 0;
 		struct pollfd p[5] = {
-			{ .fd = in_full || a->in.eof ? -1 : 0, .events = POLLIN },
-			{ .fd = out_full ? 1 : -1, .events = POLLOUT },
+			{ .fd = in_full || a->in.eof ? -1 : a->tty_in, .events = POLLIN },
+			{ .fd = out_full ? a->tty_out : -1, .events = POLLOUT },
 			{ .fd = a->stream,
 			  .events = (short)((in_full ? POLLOUT : 0) | (out_full ? 0 : POLLIN)) },
 			{ .fd = control, .events = POLLIN },
@@ -176,9 +197,9 @@ json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsi
 		if (p[4].revents)
 			tell_size(a, resize, arg);
 		if (p[0].revents)
-			flow_fill(&a->in, 0, false);
+			flow_fill(&a->in, a->tty_in, false);
 		if (p[1].revents)
-			flow_drain(&a->out, 1, false);
+			flow_drain(&a->out, a->tty_out, false);
 		if (!out_full && (p[2].revents & (POLLIN | POLLHUP | POLLERR)))
 			flow_fill(&a->out, a->stream, true);
 		if (a->in.len && (p[2].revents & POLLOUT))

@@ -113,7 +113,11 @@ static int run_command(const struct command *c, int argc, char **argv)
 
 int cli_main(int argc, char **argv)
 {
-	int n = opts_parse(global_opts, argc, argv, true);
+	int n;
+
+	/* Callers leak descriptors; none may reach a process that we leave behind. */
+	(void)close_range(3, ~0U, 0);
+	n = opts_parse(global_opts, argc, argv, true);
 
 	if (n == -2 || (n >= 1 && !strcmp(argv[0], "help"))) {
 		usage();

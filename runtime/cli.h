@@ -45,9 +45,12 @@ int cli_exit_status(struct statedir *s);
 
 /* attach.c: the user's terminal against a session's byte stream. */
 struct attach;
-/* The stream between the terminal on fd 0 and a session: its other end, to hand to the sentry, in
- * *ret_fd, the terminal's size in *rows and *cols. NULL when fd 0 is no terminal. */
-struct attach *attach_begin(int *ret_fd, unsigned *rows, unsigned *cols);
+/* The stream between a terminal and a session: its other end, to hand to the sentry, in *ret_fd, the
+ * terminal's size in *rows and *cols. NULL when @tty_in is no terminal. The descriptors are borrowed. */
+struct attach *attach_begin(int tty_in, int tty_out, int *ret_fd, unsigned *rows, unsigned *cols);
+/* In a new process that relays for a terminal of its own (--console-socket): a session with that
+ * terminal, and no standard descriptors of the caller's. */
+void attach_adopt(struct attach *a);
 /* Puts the terminal into raw mode (restored at exit, whatever ends us) and relays until @control (the connection that will carry the exit status) has an answer: new reference, or
  * NULL when the sandbox died. Window size changes are sent on a connection made with @resize. */
 json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsigned rows, unsigned cols),

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -172,12 +173,16 @@ static int open_console(struct attach **ret_a, int *ret_fd, unsigned *rows, unsi
 	AUTO_FREE char *why = NULL;
 
 	if (o.console_socket) {
-		*ret_fd = console_socket_send(o.console_socket, &why);
-		return *ret_fd < 0 ? cli_fail("%s", why) : 0;
+		int tty = console_socket_send(o.console_socket, &why);
+
+		if (tty < 0)
+			return cli_fail("%s", why);
+		*ret_a = attach_begin(tty, tty, ret_fd, rows, cols);
+		return *ret_a ? 0 : cli_fail("cannot use the terminal: %s", strerror(errno));
 	}
 	if (o.detach)
 		return cli_fail("a detached terminal needs --console-socket");
-	*ret_a = attach_begin(ret_fd, rows, cols);
+	*ret_a = attach_begin(0, 1, ret_fd, rows, cols);
 	return *ret_a ? 0 : cli_fail("-t needs a terminal on standard input");
 }
 
@@ -202,34 +207,46 @@ static int follow(int sock, struct attach *a)
 	return status;
 }
 
+static void leave_caller(struct attach *a)
+{
+	int null = a ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (a) {
+		attach_adopt(a);
+		return;
+	}
+	for (int i = 0; i < 3; i++)
+		(void)dup2(null, i); /* callers wait for these to be closed */
+	(void)!chdir("/");           /* holds no directory of theirs */
+}
+
 /*
  * Leaves a process behind that stands for the guest's: its pid goes into the pid file, it ends with the
  * guest's status, passes signals on, and when it is killed so is the guest's process. That is what
  * callers do with the pid (they wait for it as subreapers, and kill it).
  */
-static int leave_waiter(int sock)
+static int leave_waiter(int sock, struct attach *a)
 {
+	int status;
 	pid_t pid;
 
-	client_block_signals();
+	if (!a)
+		client_block_signals();
+	fflush(NULL);
 	pid = fork();
 	if (pid < 0)
 		return cli_fail("cannot fork: %s", strerror(errno)), 255;
 	if (pid == 0) {
-		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-		for (int i = 0; i < 3; i++)
-			(void)dup2(null, i); /* callers wait for these to be closed */
-		(void)dup2(sock, 3);
-		(void)close_range(4, ~0U, 0);
-		(void)!chdir("/"); /* holds no directory of the caller's */
-		_exit(follow(3, NULL));
+		leave_caller(a);
+		_exit(follow(sock, a));
 	}
-	if (write_pid_file(o.pid_file, pid)) {
+	if (o.pid_file && write_pid_file(o.pid_file, pid)) {
 		(void)kill(pid, SIGKILL); /* and the process with it */
 		return 255;
 	}
-	return 0;
+	if (o.detach)
+		return 0;
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
 static int exec_process(struct statedir *s, json_t *proc)
@@ -261,8 +278,10 @@ static int exec_process(struct statedir *s, json_t *proc)
 		return 255;
 	}
 	json_decref(rep);
+	if (a && o.console_socket)
+		return leave_waiter(sock, a);
 	if (o.detach)
-		return o.pid_file ? leave_waiter(sock) : 0;
+		return o.pid_file ? leave_waiter(sock, NULL) : 0;
 	if (o.pid_file && write_pid_file(o.pid_file, getpid())) {
 		attach_end(a);
 		return 255;

@@ -106,6 +106,34 @@ static int save_state(const struct launch *l, pid_t pid, char **ret_why)
 	return r ? -1 : 0;
 }
 
+static void send_resize(void *arg, unsigned rows, unsigned cols)
+{
+	AUTO_FREE char *why = NULL;
+	json_t *req = json_pack("{s:s, s:i, s:i}", "op", "resize", "rows", (int)rows, "cols",
+				(int)cols);
+
+	json_decref(cli_request(arg, req, &why));
+	json_decref(req);
+}
+
+/* Leaves a process behind that carries bytes between the terminal of --console-socket and the guest's. */
+static void leave_relay(struct statedir *s, struct boot_request *b)
+{
+	json_t *req;
+	int sock;
+
+	fflush(NULL);
+	if (fork() != 0)
+		return; /* when there is no process for it, the caller finds a dead terminal */
+	close(b->console_fd);
+	attach_adopt(b->relay);
+	sock = control_connect(s->fd);
+	req = json_pack("{s:s}", "op", "wait");
+	if (sock >= 0 && !control_send(sock, req, NULL, 0))
+		json_decref(attach_run(b->relay, sock, send_resize, s));
+	_exit(0);
+}
+
 int container_boot(struct boot_request *b, struct statedir **ret_dir)
 {
 	AUTO_FREE char *why = NULL;
@@ -127,6 +155,8 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 	if (!s)
 		return cli_fail("%s", why);
 	if (!sandbox_launch(&l, &b->pid, &why)) {
+		if (b->relay)
+			leave_relay(s, b);
 		*ret_dir = s;
 		return 0;
 	}
@@ -154,9 +184,13 @@ static int prepare(const char *id, struct boot_request *b)
 	else if (o.overlay && strcmp(o.overlay, "memory") != 0)
 		return cli_fail("unknown overlay mode '%s'", o.overlay);
 	if (b->spec->process.terminal && o.console_socket) {
-		b->console_fd = console_socket_send(o.console_socket, &why);
-		if (b->console_fd < 0)
+		int tty = console_socket_send(o.console_socket, &why);
+
+		if (tty < 0)
 			return cli_fail("%s", why);
+		b->relay = attach_begin(tty, tty, &b->console_fd, &b->rows, &b->cols);
+		if (!b->relay)
+			return cli_fail("cannot use the terminal: %s", strerror(errno));
 	}
 	return 0;
 }
@@ -177,16 +211,6 @@ struct follow {
 	struct statedir *s;
 	bool tied;
 };
-
-static void send_resize(void *arg, unsigned rows, unsigned cols)
-{
-	AUTO_FREE char *why = NULL;
-	json_t *req = json_pack("{s:s, s:i, s:i}", "op", "resize", "rows", (int)rows, "cols",
-				(int)cols);
-
-	json_decref(cli_request(arg, req, &why));
-	json_decref(req);
-}
 
 /* A signal that we got instead of the guest. */
 static void forward_signal(struct follow *f, int sig)
@@ -232,7 +256,7 @@ int container_run(struct boot_request *b, bool keep, bool tied)
 	int status;
 
 	if (b->spec->process.terminal && b->console_fd < 0) {
-		a = attach_begin(&b->console_fd, &b->rows, &b->cols);
+		a = attach_begin(0, 1, &b->console_fd, &b->rows, &b->cols);
 		if (!a)
 			return cli_fail("a terminal is asked for, but standard input is none (use "
 					"--console-socket)");

@@ -12,6 +12,7 @@ struct boot_request {
 	struct spec *spec;
 	enum overlay_mode overlay;
 	int console_fd;     /* -1: none */
+	struct attach *relay; /* of --console-socket; or NULL */
 	unsigned rows, cols;
 	pid_t pid;          /* out */
 };

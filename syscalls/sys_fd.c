@@ -7,6 +7,7 @@
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/vfs/locks.h"
+#include "sentry/vfs/notify.h"
 #include "sentry/vfs/vfs.h"
 #include "sentry/vfs/vfs_priv.h"
 
@@ -59,7 +60,14 @@ static void change_flags(struct file *f, unsigned mask, unsigned value)
 		;
 }
 
-static long set_flags(struct task *t, struct file *f, unsigned arg)
+/* man 2 fcntl, F_SETSIG: si_fd is the descriptor by which O_ASYNC was asked for. */
+static void note_async_fd(struct file *f, int fd)
+{
+	AUTO_LOCK(&f->own_mu);
+	f->fown.fd = fd;
+}
+
+static long set_flags(struct task *t, struct file *f, int fd, unsigned arg)
 {
 	unsigned old = atomic_load(&f->flags);
 
@@ -73,7 +81,31 @@ static long set_flags(struct task *t, struct file *f, unsigned arg)
 		if (err)
 			return err;
 	}
+	if ((arg & O_ASYNC) && !(old & O_ASYNC))
+		note_async_fd(f, fd);
 	change_flags(f, SETFL_MASK, arg);
+	return 0;
+}
+
+/* dnotify: the caller becomes the owner, unless the file has one already. */
+static long set_notify(struct task *t, struct file *f, int fd, unsigned mask)
+{
+	long r = dnotify_set(f, t->files, fd, mask);
+
+	if (r || !(mask & ~(unsigned)DN_MULTISHOT))
+		return r;
+	AUTO_FILE struct file *still = fd_get(t, fd);
+	if (still != f) { /* closed meanwhile: nobody would end the request any more */
+		dnotify_file_closed(f, t->files);
+		return 0;
+	}
+	AUTO_LOCK(&f->own_mu);
+	if (!f->fown.pid) {
+		f->fown.pid = pid_get(t->tg->pid);
+		f->fown.type = F_OWNER_PID;
+		f->fown.uid = task_cred(t)->uid;
+		f->fown.euid = task_cred(t)->euid;
+	}
 	return 0;
 }
 
@@ -210,13 +242,13 @@ static long fcntl_any(struct task *t, struct file *f, int fd, int cmd, uint64_t 
 	}
 }
 
-static long fcntl_file(struct task *t, struct file *f, int cmd, uint64_t arg)
+static long fcntl_file(struct task *t, struct file *f, int fd, int cmd, uint64_t arg)
 {
 	int type;
 
 	switch (cmd) {
 	case F_SETFL:
-		return set_flags(t, f, (unsigned)arg);
+		return set_flags(t, f, fd, (unsigned)arg);
 	case F_GETLK:
 	case F_SETLK:
 	case F_SETLKW:
@@ -243,8 +275,8 @@ static long fcntl_file(struct task *t, struct file *f, int cmd, uint64_t arg)
 		return locks_setlease(t, f, (int)(uint32_t)arg);
 	case F_GETLEASE:
 		return F_UNLCK;
-	case F_NOTIFY: /* dnotify isn't built in */
-		return -EINVAL;
+	case F_NOTIFY:
+		return set_notify(t, f, fd, (unsigned)arg);
 	case F_SETPIPE_SZ:
 	case F_GETPIPE_SZ:
 		return pipe_fcntl(f, (unsigned)cmd, arg);
@@ -272,7 +304,7 @@ long sys_fcntl(struct task *t, const struct sysargs *a)
 	r = fcntl_any(t, f, fd, cmd, arg_u64(a, 2));
 	if (r != -ENOIOCTLCMD)
 		return r;
-	return f->fmode & FMODE_PATH ? -EBADF : fcntl_file(t, f, cmd, arg_u64(a, 2));
+	return f->fmode & FMODE_PATH ? -EBADF : fcntl_file(t, f, fd, cmd, arg_u64(a, 2));
 }
 
 long sys_flock(struct task *t, const struct sysargs *a)
@@ -285,7 +317,7 @@ long sys_flock(struct task *t, const struct sysargs *a)
 /* ---------------------------------------------------------------- ioctl */
 
 /* FIONBIO, FIOASYNC. */
-static long ioctl_flag(struct task *t, struct file *f, gaddr_t arg, unsigned flag)
+static long ioctl_flag(struct task *t, struct file *f, int fd, gaddr_t arg, unsigned flag)
 {
 	int on;
 
@@ -298,6 +330,8 @@ static long ioctl_flag(struct task *t, struct file *f, gaddr_t arg, unsigned fla
 		if (err)
 			return err;
 	}
+	if (on && flag == O_ASYNC && !(atomic_load(&f->flags) & O_ASYNC))
+		note_async_fd(f, fd);
 	change_flags(f, flag, on ? flag : 0);
 	return 0;
 }
@@ -331,9 +365,9 @@ static long ioctl_generic(struct task *t, struct file *f, int fd, unsigned cmd, 
 	case FIONCLEX:
 		return fd_set_cloexec(t, fd, false);
 	case FIONBIO:
-		return ioctl_flag(t, f, arg, O_NONBLOCK);
+		return ioctl_flag(t, f, fd, arg, O_NONBLOCK);
 	case FIOASYNC:
-		return ioctl_flag(t, f, arg, O_ASYNC);
+		return ioctl_flag(t, f, fd, arg, O_ASYNC);
 	case FIGETBSZ:
 		if (!S_ISREG(f->inode->mode) && !S_ISDIR(f->inode->mode))
 			return -ENOIOCTLCMD;

@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 
 #include "sentry/kernel/task.h"
+#include "sentry/vfs/notify.h"
 #include "sentry/vfs/vfs_priv.h"
 
 #define FD_TABLE_MAX 1048576u /* fs.nr_open */
@@ -128,6 +129,7 @@ static void close_file(struct files *fs, struct file *f)
 		if (f->ops->flush)
 			f->ops->flush(f, fs);
 		locks_file_closed(f, fs);
+		dnotify_file_closed(f, fs);
 	}
 	file_put(f);
 }

@@ -116,7 +116,7 @@ static bool sigio_allowed(const struct fown *own, struct task *target)
 	return ok;
 }
 
-static void fill_siginfo(struct l_siginfo *info, int sig, uint32_t events)
+static int code_of(uint32_t events)
 {
 	static const struct {
 		uint32_t events;
@@ -126,24 +126,36 @@ static void fill_siginfo(struct l_siginfo *info, int sig, uint32_t events)
 		{ EPOLLPRI, POLL_PRI }, { EPOLLHUP, POLL_HUP },
 	};
 
-	*info = (struct l_siginfo){ .si_signo = sig, .si_code = POLL_IN };
-	for (unsigned i = 0; i < ARRAY_SIZE(codes); i++) {
-		if (events & codes[i].events) {
-			info->si_code = codes[i].code;
-			break;
-		}
-	}
-	info->poll.band = events;
-	info->poll.fd = -1;
+	for (unsigned i = 0; i < ARRAY_SIZE(codes); i++)
+		if (events & codes[i].events)
+			return codes[i].code;
+	return POLL_IN;
 }
 
-static void sigio_task(const struct fown *own, struct task *target, uint32_t events)
+/* si_band as Linux has it for each si_code (its band_table), whatever the event was in detail. */
+static void fill_siginfo(struct l_siginfo *info, const struct fown *own, int code)
+{
+	static const uint32_t bands[] = {
+		[POLL_IN] = EPOLLIN | EPOLLRDNORM,
+		[POLL_OUT] = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND,
+		[POLL_MSG] = EPOLLIN | EPOLLRDNORM | EPOLLMSG,
+		[POLL_ERR] = EPOLLERR,
+		[POLL_PRI] = EPOLLPRI | EPOLLRDBAND,
+		[POLL_HUP] = EPOLLHUP | EPOLLERR,
+	};
+
+	*info = (struct l_siginfo){ .si_signo = own->sig ? own->sig : SIGIO, .si_code = code };
+	info->poll.band = bands[code];
+	info->poll.fd = own->fd;
+}
+
+static void sigio_task(const struct fown *own, struct task *target, int code)
 {
 	struct l_siginfo info;
 
 	if (!target || !sigio_allowed(own, target))
 		return;
-	fill_siginfo(&info, own->sig ? own->sig : SIGIO, events);
+	fill_siginfo(&info, own, code);
 	/* Without F_SETSIG there is no siginfo beyond SI_KERNEL. */
 	const struct l_siginfo *ip = own->sig ? &info : NULL;
 	if (own->type == F_OWNER_TID)
@@ -152,22 +164,23 @@ static void sigio_task(const struct fown *own, struct task *target, uint32_t eve
 		signal_send_tgroup(target->tg, info.si_signo, ip);
 }
 
-static void sigio_pgrp(const struct fown *own, uint32_t events)
+static void sigio_pgrp(const struct fown *own, int code)
 {
 	struct tgroup *tg;
 
 	list_for_each(tg, &own->pid->pgrp, pgrp_node)
-		sigio_task(own, tg->leader, events);
+		sigio_task(own, tg->leader, code);
 }
 
-void file_fasync(struct file *f, uint32_t events)
+/* Signals @f's owner: @code is a POLL_*, @fd what si_fd shall say, -1 for the O_ASYNC setter's. */
+void file_sigio(struct file *f, int fd, int code)
 {
 	struct fown own;
 
-	if (likely(!(atomic_load_explicit(&f->flags, memory_order_relaxed) & O_ASYNC)))
-		return;
 	mutex_lock(&f->own_mu);
 	own = f->fown;
+	if (fd >= 0)
+		own.fd = fd;
 	if (own.pid)
 		pid_get(own.pid);
 	mutex_unlock(&f->own_mu);
@@ -175,11 +188,18 @@ void file_fasync(struct file *f, uint32_t events)
 		return;
 	mutex_lock(&kernel.tasks_mu);
 	if (own.type == F_OWNER_PGRP)
-		sigio_pgrp(&own, events);
+		sigio_pgrp(&own, code);
 	else if (own.type == F_OWNER_TID)
-		sigio_task(&own, own.pid->task, events);
+		sigio_task(&own, own.pid->task, code);
 	else if (own.pid->tgroup)
-		sigio_task(&own, own.pid->tgroup->leader, events);
+		sigio_task(&own, own.pid->tgroup->leader, code);
 	mutex_unlock(&kernel.tasks_mu);
 	pid_put(own.pid);
+}
+
+void file_fasync(struct file *f, uint32_t events)
+{
+	if (likely(!(atomic_load_explicit(&f->flags, memory_order_relaxed) & O_ASYNC)))
+		return;
+	file_sigio(f, -1, code_of(events));
 }

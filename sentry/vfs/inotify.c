@@ -41,6 +41,31 @@ static struct notify_marks *marks_of(struct inode *inode)
 	return atomic_load_explicit(&inode->marks, memory_order_acquire);
 }
 
+struct notify_marks *marks_make_locked(struct inode *inode)
+{
+	struct notify_marks *m = marks_of(inode);
+
+	mutex_assert_held(&notify_mu);
+	if (!m) {
+		m = kzalloc(sizeof(*m));
+		list_init(&m->watches);
+		list_init(&m->dnotify);
+		atomic_store_explicit(&inode->marks, m, memory_order_release);
+	}
+	return m;
+}
+
+void marks_trim_locked(struct inode *inode)
+{
+	struct notify_marks *m = marks_of(inode);
+
+	mutex_assert_held(&notify_mu);
+	if (list_empty(&m->watches) && list_empty(&m->dnotify)) {
+		atomic_store_explicit(&inode->marks, NULL, memory_order_release);
+		free(m);
+	}
+}
+
 /* ---------------------------------------------------------------- queue */
 
 static struct ievent *event_new(int wd, uint32_t mask, uint32_t cookie, const char *name)
@@ -93,7 +118,6 @@ void inotify_queue_locked(struct inotify *in, int wd, uint32_t mask, uint32_t co
 struct inode *watch_remove_locked(struct watch *w, bool tell)
 {
 	struct inode *inode = w->inode;
-	struct notify_marks *m = marks_of(inode);
 
 	mutex_assert_held(&notify_mu);
 	if (tell)
@@ -101,10 +125,7 @@ struct inode *watch_remove_locked(struct watch *w, bool tell)
 	list_del(&w->inode_node);
 	HASH_DEL(w->in->watches, w);
 	atomic_fetch_sub(&notify_nwatches, 1);
-	if (list_empty(&m->watches)) {
-		atomic_store_explicit(&inode->marks, NULL, memory_order_release);
-		free(m);
-	}
+	marks_trim_locked(inode);
 	free(w);
 	return inode;
 }
@@ -130,6 +151,7 @@ static void tell_locked(struct inode *inode, uint32_t mask, uint32_t cookie, con
 		if (w->mask & IN_ONESHOT)
 			list_add_tail(oneshot, &w->oneshot_node);
 	}
+	dnotify_tell_locked(m, what);
 }
 
 static void tell(struct inode *inode, uint32_t mask, uint32_t cookie, const char *name, bool excl)
@@ -151,6 +173,8 @@ static void tell(struct inode *inode, uint32_t mask, uint32_t cookie, const char
 	/* More than a batch: the rest stays for one more event. */
 	while (!list_empty(&oneshot))
 		list_del(oneshot.next);
+	if (marks_of(inode))
+		marks_trim_locked(inode); /* a dnotify request may have been the last mark */
 	mutex_unlock(&notify_mu);
 	while (n)
 		inode_put(gone[--n]);
@@ -231,6 +255,8 @@ void notify_inode_gone(struct inode *inode)
 
 		mutex_lock(&notify_mu);
 		m = marks_of(inode);
+		if (m && list_empty(&m->watches))
+			m = NULL; /* dnotify's end with their file */
 		if (m)
 			watch_remove_locked(list_first(&m->watches, struct watch, inode_node), true);
 		mutex_unlock(&notify_mu);

@@ -237,8 +237,6 @@ static struct watch *find_locked(struct inotify *in, struct inode *inode)
 
 static int add_locked(struct inotify *in, struct inode *inode, uint32_t mask)
 {
-	struct notify_marks *m = atomic_load(&inode->marks);
-
 	if (atomic_load(&notify_nwatches) >= INOTIFY_MAX_WATCHES)
 		return -ENOSPC;
 	struct watch *w = kzalloc(sizeof(*w));
@@ -250,12 +248,7 @@ static int add_locked(struct inotify *in, struct inode *inode, uint32_t mask)
 	w->in = in;
 	w->inode = inode_get(inode);
 	list_init(&w->oneshot_node);
-	if (!m) {
-		m = kzalloc(sizeof(*m));
-		list_init(&m->watches);
-		atomic_store_explicit(&inode->marks, m, memory_order_release);
-	}
-	list_add_tail(&m->watches, &w->inode_node);
+	list_add_tail(&marks_make_locked(inode)->watches, &w->inode_node);
 	HASH_ADD(hh, in->watches, wd, sizeof(w->wd), w);
 	atomic_fetch_add(&notify_nwatches, 1);
 	return w->wd;

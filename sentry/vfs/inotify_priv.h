@@ -39,10 +39,17 @@ struct watch {
 };
 
 struct notify_marks {
-	struct list watches;
+	struct list watches; /* of watch */
+	struct list dnotify; /* of struct dnotify (dnotify.c) */
 };
 
 extern struct mutex notify_mu;
+
+/* @inode's marks, made if there are none. / Freed if nothing is left in them. */
+struct notify_marks *marks_make_locked(struct inode *inode);
+void marks_trim_locked(struct inode *inode);
+/* To those who asked for it with F_NOTIFY. */
+void dnotify_tell_locked(struct notify_marks *m, uint32_t mask);
 
 /* As read(2) shows it: header of 16 bytes, name padded to a multiple of it with at least one NUL. */
 static inline size_t ievent_size(const struct ievent *e)

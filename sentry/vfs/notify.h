@@ -9,6 +9,7 @@
 struct task;
 struct file;
 struct inode;
+struct files;
 
 #define INOTIFY_MAX_EVENTS 16384    /* fs.inotify.max_queued_events */
 #define INOTIFY_MAX_INSTANCES 128   /* fs.inotify.max_user_instances */
@@ -24,6 +25,10 @@ int inotify_remove(struct file *f, int wd);
 void notify_inode(struct inode *inode, uint32_t mask);
 /* Ties the two halves of a rename together. */
 uint32_t notify_next_cookie(void);
+/* fcntl(2) F_NOTIFY through descriptor @fd of @fs; a @mask without events ends it. -ENOTDIR. */
+int dnotify_set(struct file *f, struct files *fs, int fd, unsigned mask);
+/* A descriptor of @fs for @f was closed. */
+void dnotify_file_closed(struct file *f, struct files *fs);
 /* Is anything watched at all? The one test on hot paths. */
 extern _Atomic unsigned notify_nwatches;
 

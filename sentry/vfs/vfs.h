@@ -360,6 +360,7 @@ struct fown { /* F_SETOWN, F_SETSIG */
 	struct pid *pid; /* reference or NULL */
 	int type;        /* F_OWNER_* */
 	int sig;
+	int fd;          /* through which O_ASYNC was set: si_fd */
 	uid_t uid, euid;
 };
 
@@ -419,6 +420,7 @@ int64_t generic_llseek(struct file *f, int64_t off, int whence);
 ssize_t file_kread(struct task *t, struct file *f, void *buf, size_t len, int64_t pos);
 /* Signals @f's owner about readiness (O_ASYNC, F_SETSIG). Cheap when unused. Any lock below RANK_TASKS. */
 void file_fasync(struct file *f, uint32_t events);
+void file_sigio(struct file *f, int fd, int code);
 
 /* ---------------------------------------------------------------- lookup (namei.c) */
 

@@ -30,7 +30,7 @@ for k in kids:
 for k in kids:
     os.waitpid(k, 0)
 END
-	(ulimit -u 300; python3 /tmp/bomb.py) && echo alive && ls / >/dev/null'
+	su -s /bin/bash nobody -c "ulimit -u 300; python3 /tmp/bomb.py" && echo alive && ls / >/dev/null'
 
 works memory_hog_meets_its_limit '
 	python3 - <<"END"

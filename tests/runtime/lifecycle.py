@@ -107,6 +107,17 @@ def do_discards_writes():
 
 
 @test
+def pids_limit_stops_a_fork_bomb():
+    def edit(c):
+        c["linux"].setdefault("resources", {})["pids"] = {"limit": 50}
+    bomb = "i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done; echo survived"
+    b = bundle("b", ["/bin/sh", "-c", f"({bomb}) 2>/dev/null; echo alive"], edit)
+    s, out, err = hf("run", "-b", b, "p1")
+    assert s == 0 and out.splitlines()[-1] == "alive" and "survived" not in out, (s, out, err)
+    assert not os.listdir(STATE)
+
+
+@test
 def list_shows_all_containers():
     for c in ("l1", "l2"):
         assert hf("create", "-b", bundle("b"), c)[0] == 0

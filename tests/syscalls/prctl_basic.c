@@ -89,6 +89,25 @@ TEST(scheduler)
 	CHECK_ERRNO(sched_setscheduler(0, SCHED_OTHER, &p), EINVAL);
 	CHECK(sched_get_priority_max(SCHED_FIFO) == 99);
 	CHECK_ERRNO(sched_get_priority_max(77), EINVAL);
+	p.sched_priority = 0;
+	CHECK(sched_setparam(0, &p) == 0); /* keeps the policy */
+	p.sched_priority = 1;
+	CHECK_ERRNO(sched_setparam(0, &p), EINVAL);
+}
+
+TEST(scheduler_reset_on_fork)
+{
+	struct sched_param p = { 0 };
+	int status;
+
+	CHECK(sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &p) == 0);
+	CHECK(sched_getscheduler(0) == (SCHED_BATCH | SCHED_RESET_ON_FORK));
+	CHECK(sched_setparam(0, &p) == 0);
+	CHECK(sched_getscheduler(0) == (SCHED_BATCH | SCHED_RESET_ON_FORK));
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(sched_getscheduler(0)); /* the flag isn't inherited */
+	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == SCHED_BATCH);
 }
 
 TEST(uname_is_linux)

@@ -173,6 +173,20 @@ TEST(pidfd_polls_and_signals)
 	CHECK_ERRNO(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0), ESRCH);
 }
 
+/* Of all that takes a pidfd, only this call takes an open /proc/PID as well. */
+TEST(pidfd_send_signal_takes_proc_dirs)
+{
+	siginfo_t si = { 0 };
+	int fd = open("/proc/self", O_RDONLY | O_DIRECTORY);
+
+	CHECK(fd >= 0);
+	CHECK(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0);
+	CHECK_ERRNO(syscall(SYS_pidfd_getfd, fd, 0, 0), EBADF);
+	CHECK_ERRNO(waitid((idtype_t)3 /* P_PIDFD */, (id_t)fd, &si, WEXITED), EBADF);
+	fd = open("/proc", O_RDONLY | O_DIRECTORY);
+	CHECK_ERRNO(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0), EBADF);
+}
+
 TEST(clone_flag_rules)
 {
 	CHECK_ERRNO(syscall(SYS_clone, CLONE_THREAD | SIGCHLD, 0, 0, 0, 0), EINVAL);

@@ -64,6 +64,29 @@ TEST(open_makes_controlling_terminal)
 	CHECK(in_session(m, name, body_ctty) == 0);
 }
 
+/* A session's leader that says O_NOCTTY gets no terminal, by path or by TIOCGPTPEER. */
+TEST(noctty_makes_none)
+{
+	char name[64];
+	int m, status;
+
+	open_pair(&m, name);
+	pid_t pid = fork();
+	if (pid == 0) {
+		CHECK(setsid() > 0);
+		int s = open(name, O_RDWR | O_NOCTTY);
+		CHECK(s >= 0 && !(fcntl(s, F_GETFL) & O_NOCTTY));
+		CHECK_ERRNO(open("/dev/tty", O_RDWR), ENXIO);
+		s = ioctl(m, TIOCGPTPEER, O_RDWR | O_NOCTTY);
+		CHECK(s >= 0);
+		CHECK_ERRNO(open("/dev/tty", O_RDWR), ENXIO);
+		CHECK(ioctl(s, TIOCSCTTY, 0) == 0);
+		CHECK(tcgetsid(s) == getpid());
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
 static void body_intr(int s, int m)
 {
 	(void)s;
