@@ -142,8 +142,12 @@ static int make_stub(struct host_stub *ret)
 	err = zyg_call(&req, -1, &rep, &fd);
 	if (!err && rep.res < 0)
 		err = rep.res;
-	if (!err && fd < 0)
-		err = -EPROTO;
+	if (!err && fd < 0) {
+		/* Made, but no descriptor of ours was left for its socket. */
+		(void)kill(rep.res, SIGKILL);            /* host: kill */
+		(void)waitpid(rep.res, NULL, __WALL);    /* host: wait4 */
+		err = -EAGAIN;
+	}
 	if (err) {
 		free_stub_memory(ret);
 		return err;

@@ -27,6 +27,8 @@
 #include "syscalls/sys.h"
 
 #define MAX_TASKS_DEFAULT 8192
+#define FDS_PER_PROCESS 3 /* of ours: a stub's socket, its memory file twice */
+#define FDS_RESERVED 2048 /* for files, sockets, control connections */
 #define MAX_FILES_DEFAULT 400000
 #define MALLOC_ARENAS 4
 
@@ -66,6 +68,18 @@ static bool receive_boot(struct boot *b, char **why)
 	return !*why;
 }
 
+/* Processes cost us descriptors: fork has to fail before we run out of them. */
+static unsigned max_tasks(void)
+{
+	struct rlimit l = { 0 };
+	rlim_t n;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur == RLIM_INFINITY)
+		return MAX_TASKS_DEFAULT;
+	n = (l.rlim_cur - MIN(l.rlim_cur / 4, (rlim_t)FDS_RESERVED)) / FDS_PER_PROCESS;
+	return (unsigned)MIN(n, (rlim_t)MAX_TASKS_DEFAULT);
+}
+
 static void set_limits(const struct boot *b, struct kernel_limits *l)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -76,9 +90,9 @@ static void set_limits(const struct boot *b, struct kernel_limits *l)
 
 		l->ncpus = (unsigned)MIN((uint64_t)l->ncpus, MAX(n, (uint64_t)1));
 	}
-	l->max_tasks = b->spec->pids_limit ?
-			       (unsigned)MIN(b->spec->pids_limit, (uint64_t)MAX_TASKS_DEFAULT) :
-			       MAX_TASKS_DEFAULT;
+	l->max_tasks = max_tasks();
+	if (b->spec->pids_limit && b->spec->pids_limit < l->max_tasks)
+		l->max_tasks = (unsigned)b->spec->pids_limit;
 	l->max_files = MAX_FILES_DEFAULT;
 	l->max_memory = b->spec->memory_limit;
 }
@@ -110,8 +124,8 @@ static int start(struct boot *b, struct container **ret, char **why)
 	struct plat_boot pb = { 0 };
 	int r;
 
-	set_limits(b, &limits);
 	isolate_raise_nofile();
+	set_limits(b, &limits);
 	plat = platform_find(choose_platform(b));
 	if (!plat) {
 		*why = kasprintf("unknown platform '%s'", choose_platform(b));

@@ -24,12 +24,13 @@
 #include "base/log.h"
 #include "platform/trap/trap_priv.h"
 
-#define LOOK_SECONDS 10 /* between two looks at a thread that doesn't come back */
-#define LOOKS        3  /* so many after it was called, or for stub text, and it is hostile */
+#define LOOKS 3 /* so many after it was called, or for stub text, and it is hostile */
 
 #define PF_WRITE 2U
 #define PF_EXEC  16U
 #define TRAPNO_PF 14U
+
+unsigned trap_look_ms = 10000;
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *ts)
 {
@@ -63,7 +64,8 @@ static bool my_turn(struct trap_page *p)
  */
 static bool sleep_turn(struct plat_ctx *ctx, bool bounded)
 {
-	const struct timespec look = { .tv_sec = LOOK_SECONDS };
+	const struct timespec look = { .tv_sec = trap_look_ms / 1000,
+				       .tv_nsec = (long)(trap_look_ms % 1000) * 1000000 };
 	struct trap_page *p = ctx->page;
 	unsigned looks = 0;
 

@@ -61,6 +61,8 @@ _Static_assert(sizeof(struct frame_mc) == 256, "sigcontext");
 _Static_assert(offsetof(struct trap_frame, info) == 312, "rt_sigframe");
 
 /* trap_page_untrusted.c */
+/* Between two looks at a thread that doesn't come back; tests are in a hurry. */
+extern unsigned trap_look_ms;
 /* Lets the stub's thread do @cmd and waits for its next hand-over. @bounded: it is stub text that runs,
  * which takes no longer than it must, or the process is killed. False: the process is dead. */
 bool page_call(struct plat_ctx *ctx, uint32_t cmd, bool bounded);

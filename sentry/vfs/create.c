@@ -231,7 +231,8 @@ long vfs_link(struct task *t, int olddirfd, const char *oldname, int newdirfd, c
 	if (!err) {
 		struct inode *inode = dentry_inode(old.dentry);
 		struct new_node n = { .mode = inode->mode & S_IFMT, .inode = inode };
-		bool tmpfile = d_unlinked(old.dentry) && !old.dentry->deleted;
+		bool tmpfile = d_unlinked(old.dentry) && !old.dentry->deleted &&
+			       !old.dentry->nolink;
 
 		err = nd.last_type != LAST_NORM ? -EEXIST : check_link(&nd, &old, tmpfile);
 		if (!err)

@@ -371,7 +371,7 @@ static struct file *open_tmpfile(struct task *t, const struct path *dir, unsigne
 	mount_get(p.mnt);
 	struct file *f = file_open_path(t, &p, flags & ~(unsigned)(O_TMPFILE_BIT | O_EXCL), c);
 	if (!is_err(f)) {
-		f->tmpfile_excl = flags & O_EXCL;
+		p.dentry->nolink = flags & O_EXCL;
 		atomic_store(&f->flags, atomic_load(&f->flags) | (flags & O_TMPFILE));
 		notify_file(f, IN_OPEN);
 	}

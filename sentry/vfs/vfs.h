@@ -380,7 +380,6 @@ struct file {
 	struct list ep_items;
 	struct list fasync_node;       /* O_ASYNC */
 	bool wrote;                    /* counts in inode->writecount */
-	bool tmpfile_excl;             /* O_TMPFILE|O_EXCL: can't be linked */
 	_Atomic bool privs_killed;     /* setuid bits and file capabilities were dropped by a write */
 	void *priv;                    /* of the ops */
 };

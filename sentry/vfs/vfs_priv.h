@@ -30,6 +30,7 @@ struct dentry {
 	uint32_t namelen, hash;      /* (d) */
 	bool hashed;                 /* (d) */
 	bool deleted;                /* (d) unlinked: nothing may be created below */
+	bool nolink;               /* O_TMPFILE|O_EXCL: never gets a name */
 	bool is_root;                /* (c) */
 	bool referenced;             /* (d) second chance of the eviction clock */
 	_Atomic int mounts;          /* mounts on it, in any namespace */

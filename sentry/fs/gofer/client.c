@@ -60,7 +60,7 @@ void call_end(struct gofer_client *c, struct gofer_call *call)
 int call_take_fd(struct gofer_call *call, unsigned i)
 {
 	if (i >= call->nfds)
-		return -EIO;
+		return -ENFILE; /* see receive() */
 	int fd = call->fds[i];
 	call->fds[i] = -1;
 	return fd;
@@ -101,7 +101,9 @@ static ssize_t receive(int sock, struct gofer_call *in)
 		in->nfds = (unsigned)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
 		memcpy(in->fds, CMSG_DATA(h), in->nfds * sizeof(int));
 	}
-	if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || n < GOFER_HDR_SIZE)
+	/* MSG_CTRUNC: we have no room for more descriptors. That is the guest's doing, and the failure
+	 * of this one call. */
+	if ((msg.msg_flags & MSG_TRUNC) || n < GOFER_HDR_SIZE)
 		return -EPROTO;
 	return n;
 }

@@ -184,10 +184,12 @@ static bool join_locked(struct unix_sock *u, struct unix_buf *b, struct recv_sta
 {
 	if (rs->have_scm && (u->sk.flags & SOCKF_PASSCRED) && !scm_same_cred(rs->scm, b->scm))
 		return false;
-	if (rs->have_scm && b->scm && b->scm->nfiles)
-		return false;
-	if (rs->have_scm)
+	/* As in Linux bytes without files may come before those with some, but none after. */
+	if (rs->have_scm && !(b->scm && b->scm->nfiles))
 		return true;
+	if (rs->own_scm)
+		scm_free(rs->scm); /* of the earlier bytes: credentials alone, the same */
+	rs->own_scm = false;
 	rs->have_scm = true;
 	rs->scm = b->scm;
 	if (!b->scm)
