@@ -51,4 +51,10 @@ same processes '
 	ps -o pid= -p $$ | wc -l; echo $PPID >/dev/null; bash -c "echo \$((\$\$ != $$))"; nice -n 5 nice; ulimit -n 500; ulimit -n; ulimit -s
 	(ulimit -n 20; for i in {1..30}; do eval "exec $((i + 10))</dev/null" 2>/dev/null || { echo limit at $i; break; }; done)
 	env -i A=1 env; id; getent passwd root; printf "a\0b" | od -c | head -1; yes | head -1000 | sha256sum'
+
+# 300 lines of bash: pipes, here-documents, redirections, traps, background jobs, job control, coprocesses
+same long_script "cat >/tmp/long.bash <<'END_OF_LONG_SCRIPT'
+$(cat "$TOP/tests/programs/long_script.bash")
+END_OF_LONG_SCRIPT
+bash /tmp/long.bash one 'two words' ''"
 finish
