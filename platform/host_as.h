@@ -88,6 +88,8 @@ struct plat_as {
 	bool gone;                /* (trap.mu) the process has been waited for */
 	unsigned reserved;        /* (m) spares promised to a coming ctx_create() */
 	int *tids;                /* (m) by slot */
+	unsigned *left_slots;     /* (m) slots whose threads were told to exit */
+	unsigned nleft, left_cap; /* (m) */
 	_Atomic unsigned nslots;  /* (a) context pages ever used */
 };
 

@@ -69,8 +69,13 @@ bool ctx_apply_pending(struct plat_ctx *ctx)
 	bool ok = true;
 
 	mutex_lock(&as->mu);
-	if (atomic_load(&as->pending))
+	if (atomic_load(&as->pending)) {
 		ok = map_apply_locked(as, ctx);
+		/* A kick that came meanwhile was spent on the stub's routine: the next one must count. An
+		 * interruption stays one. */
+		if (atomic_fetch_and(&ctx->state, ~CTX_KICKED) & CTX_INTR)
+			ctx_kick(ctx);
+	}
 	mutex_unlock(&as->mu);
 	return ok;
 }

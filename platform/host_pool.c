@@ -184,6 +184,7 @@ static void reap_one(struct plat_as *as)
 	map_drop_ops(as);
 	free(as->spares);
 	free(as->tids);
+	free(as->left_slots);
 	cond_fini(&as->left);
 	mutex_fini(&as->mu);
 	free(as);

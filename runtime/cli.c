@@ -58,7 +58,23 @@ static void usage(void)
 		printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
 	printf("\nGLOBAL OPTIONS\n");
 	opts_print(global_opts);
-	printf("\n`holdfast COMMAND --help` describes a command.\n");
+	printf("\n  `holdfast COMMAND --help` describes a command.\n"
+	       "\nDESCRIPTION\n"
+	       "  holdfast runs programs that nobody has vetted. Their system calls are answered by a\n"
+	       "  kernel of their own, an unprivileged process of this host, never by the host's; their\n"
+	       "  files come from a second process that can reach nothing else. The sandbox belongs to\n"
+	       "  no session: it outlives the command that made it, and is found again by its ID below\n"
+	       "  the state directory.\n"
+	       "  The command line is that of an OCI runtime (runc), so containerd, Docker and Podman\n"
+	       "  can be told to use it. `holdfast do` needs no bundle and is the quickest way to try.\n"
+	       "\nENVIRONMENT\n"
+	       "  XDG_RUNTIME_DIR  for users other than root: the state directory is below it\n"
+	       "\nFILES\n"
+	       "  /run/holdfast/ID          state of a container: state.json, exit.json, control.sock, log\n"
+	       "  BUNDLE/config.json        what to run, as in the OCI runtime specification\n"
+	       "\nEXIT STATUS\n"
+	       "  That of the program for run, do and exec; else 0, or 1 after an error. An error is one\n"
+	       "  line on standard error and the last record of --log.\n");
 }
 
 static int open_log(void)

@@ -95,8 +95,14 @@ const struct command cmd_do = {
 	.synopsis = "[options] COMMAND [ARG...]",
 	.summary = "run a command in a throw-away sandbox over the host's root",
 	.details = "  The command sees the host's files, read-only below a layer that takes its writes and\n"
-		   "  is thrown away at its end; /tmp and /run are fresh. It has no network. The exit status\n"
-		   "  is the command's.",
+		   "  is thrown away at its end; /tmp and /run are fresh. It has no network, is root inside,\n"
+		   "  and gets PATH, HOME, TERM, USER and the language of the environment.\n"
+		   "  Unlike a container's, the sandbox ends with this command, whatever ends it. SIGINT,\n"
+		   "  SIGTERM, SIGHUP and SIGQUIT are passed on, and end a program that doesn't handle them.",
+	.status = "  The program's; 128+n when signal n ended it; 1 when it could not be started.",
+	.examples = "  holdfast do make test             # what does it do to my files? nothing\n"
+		    "  holdfast do -t --rootfs ./debian /bin/bash\n"
+		    "  holdfast --strace --log trace do ls /",
 	.opts = do_opts,
 	.min_args = 1,
 	.max_args = -1,

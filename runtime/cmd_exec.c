@@ -25,7 +25,8 @@ static const struct opt exec_opts[] = {
 	{ "tty", 't', OPT_FLAG, &o.tty, NULL, "give it a terminal" },
 	{ "env", 'e', OPT_LIST, &o.env, "NAME=VALUE", "set an environment variable (repeatable)" },
 	{ "cwd", 0, OPT_STR, &o.cwd, "DIR", "working directory" },
-	{ "user", 'u', OPT_STR, &o.user, "UID[:GID]", "run as this user" },
+	{ "user", 'u', OPT_STR, &o.user, "USER[:GROUP]",
+	  "run as this user: numbers, or names of the container's /etc/passwd" },
 	{ "additional-gids", 'g', OPT_LIST, &o.gids, "GID", "supplementary group (repeatable)" },
 	{ "cap", 'c', OPT_LIST, &o.caps, "CAP", "add a capability (repeatable)" },
 	{ "no-new-privs", 0, OPT_FLAG, &o.no_new_privs, NULL, "set no_new_privs" },
@@ -48,20 +49,6 @@ static long parse_id(const char *s, const char **ret_end)
 	v = strtoul(s, &end, 10);
 	*ret_end = end;
 	return v < UINT32_MAX ? (long)v : -1;
-}
-
-static int set_user(json_t *proc)
-{
-	const char *end = "";
-	long uid = parse_id(o.user, &end), gid = 0;
-
-	if (uid >= 0 && *end == ':')
-		gid = parse_id(end + 1, &end);
-	if (uid < 0 || gid < 0 || *end)
-		return cli_fail("--user %s: not of the form UID[:GID]", o.user);
-	json_object_set_new(proc, "user", json_pack("{s:I, s:I}", "uid", (json_int_t)uid, "gid",
-						    (json_int_t)gid));
-	return 0;
 }
 
 /* Later settings of a variable win. */
@@ -133,10 +120,8 @@ static json_t *process_from_options(struct statedir *s, int argc, char **argv)
 	if (o.no_new_privs)
 		json_object_set_new(proc, "noNewPrivileges", json_true());
 	add_env(proc);
-	if (o.user && set_user(proc)) {
-		json_decref(proc);
-		return NULL;
-	}
+	if (o.user && !json_is_object(json_object_get(proc, "user")))
+		json_object_set_new(proc, "user", json_object()); /* who it is: the sentry finds out */
 	for (unsigned i = 0; i < o.gids.n; i++) {
 		json_t *u = json_object_get(proc, "user");
 		const char *end = "";
@@ -264,7 +249,7 @@ static int exec_process(struct statedir *s, json_t *proc)
 		return 255;
 	if (!a)
 		client_block_signals();
-	req = json_pack("{s:s, s:O, s:i, s:i, s:b}", "op", "exec", "process", proc, "rows",
+	req = json_pack("{s:s, s:s*, s:O, s:i, s:i, s:b}", "op", "exec", "user", o.user, "process", proc, "rows",
 			(int)rows, "cols", (int)cols, "tied", o.detach && o.pid_file);
 	rep = control_send(sock, req, fds, tty ? 1 : 3) ? NULL : control_recv(sock, NULL, NULL);
 	json_decref(req);
@@ -313,8 +298,15 @@ const struct command cmd_exec = {
 	.summary = "run another process in a running container",
 	.details =
 		"  The process gets the container's environment, user and directory unless the options\n"
-		"  say otherwise, and this command's standard descriptors, or a terminal with -t. The exit\n"
-		"  status is the process's (128+n if signal n ended it), 255 if it could not be started.",
+		"  say otherwise, and this command's standard descriptors, or a terminal with -t. Options\n"
+		"  end at ID: what follows COMMAND is the command's.\n"
+		"  While it waits, this command passes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and\n"
+		"  SIGUSR2 on. If it is killed, the process goes on.\n"
+		"  With --detach and --pid-file the pid is that of a small process of this host that stands\n"
+		"  for the guest's: it ends with its status, and killing it kills the guest's process.",
+	.status = "  The process's; 128+n when signal n ended it; 255 when it could not be started.",
+	.examples = "  holdfast exec -t web /bin/sh\n"
+		    "  holdfast exec --user postgres:postgres --cwd /var/lib/postgresql db psql",
 	.opts = exec_opts,
 	.min_args = 1,
 	.max_args = -1,

@@ -65,7 +65,11 @@ const struct command cmd_kill = {
 	.name = "kill",
 	.synopsis = "[options] ID [SIGNAL]",
 	.summary = "send a signal (default TERM) to a container's first process",
-	.details = "  SIGNAL is a number or a name, with or without SIG.",
+	.details = "  SIGNAL is a number or a name, with or without SIG (9, KILL, SIGRTMIN+3). As on any\n"
+		   "  Linux, the first process of a container doesn't die of a signal for which it has no\n"
+		   "  handler; KILL ends it always, one that was created and not started, too.",
+	.examples = "  holdfast kill web            # TERM\n"
+		    "  holdfast kill --all web KILL",
 	.opts = kill_opts,
 	.min_args = 1,
 	.max_args = 2,
@@ -93,6 +97,8 @@ const struct command cmd_delete = {
 	.name = "delete",
 	.synopsis = "[options] ID",
 	.summary = "remove a stopped container",
+	.details = "  Removes its state directory. With --force a container that runs, or whose creation\n"
+		   "  never finished, is killed first, with all its processes.",
 	.opts = delete_opts,
 	.min_args = 1,
 	.max_args = 1,

@@ -54,7 +54,8 @@ const struct command cmd_state = {
 	.synopsis = "ID",
 	.summary = "print a container's state as JSON",
 	.details = "  The runtime-spec's state object: ociVersion, id, status (created, running or stopped),\n"
-		   "  pid, bundle, annotations.",
+		   "  pid (of the sandbox, on the host; 0 when stopped), bundle, annotations; and rootfs,\n"
+		   "  created and owner as runc has them. A sandbox that was killed shows as stopped.",
 	.opts = no_opts,
 	.min_args = 1,
 	.max_args = 1,
@@ -117,6 +118,8 @@ const struct command cmd_list = {
 	.name = "list",
 	.synopsis = "[options]",
 	.summary = "list containers",
+	.details = "  All containers below the state directory, in order of their ids: pid on the host (0 when\n"
+		   "  stopped), status, bundle, time of creation, owner. In JSON each is what `state` prints.",
 	.opts = list_opts,
 	.max_args = 0,
 	.run = list,
@@ -165,6 +168,8 @@ const struct command cmd_ps = {
 	.name = "ps",
 	.synopsis = "[options] ID",
 	.summary = "list a container's processes, with the pids that it sees itself",
+	.details = "  Guest processes have no pids on the host. In JSON the output is an array of numbers, as\n"
+		   "  runc's is.",
 	.opts = ps_opts,
 	.min_args = 1,
 	.max_args = 1,
@@ -194,6 +199,9 @@ const struct command cmd_wait = {
 	.name = "wait",
 	.synopsis = "ID",
 	.summary = "wait for a container's end and exit with its status",
+	.details = "  Returns at once for one that has stopped.",
+	.status = "  The status of its first process (128+n for signal n); 255 when the sandbox was killed\n"
+		  "  and left none; 1 when there is no such container.",
 	.opts = no_opts,
 	.min_args = 1,
 	.max_args = 1,

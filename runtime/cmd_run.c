@@ -334,11 +334,19 @@ const struct command cmd_run = {
 	.synopsis = "[options] ID",
 	.summary = "create and start a container, wait for its end",
 	.details =
-		"  Creates container ID from an OCI bundle and runs it. The exit status is that of the\n"
-		"  container's first process (128+n if signal n ended it). Unless --keep or --detach is\n"
-		"  given the container is deleted afterwards.\n"
+		"  Creates container ID from an OCI bundle and runs it. Unless --keep or --detach is given\n"
+		"  the container is deleted afterwards.\n"
+		"  This command passes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the\n"
+		"  container. If it is killed, the container goes on.\n"
 		"  With \"terminal\": true in config.json and a terminal on standard input the guest gets a\n"
-		"  terminal of its own, connected to yours.",
+		"  terminal of its own, connected to yours; signals to this command then end it alone.\n"
+		"  With --console-socket the other end of the terminal is sent to that socket instead.\n"
+		"  Writes to the root file system stay in the sandbox (--overlay memory) and are gone with\n"
+		"  it, unless --overlay none writes them through. Bind mounts are always shared.",
+	.status = "  That of the container's first process; 128+n when signal n ended it; 1 when it could not\n"
+		  "  be started.",
+	.examples = "  mkdir b && cd b && holdfast spec && ln -s /path/to/debian rootfs && holdfast run shell\n"
+		    "  holdfast run --detach --bundle /srv/web --pid-file /run/web.pid web",
 	.opts = run_opts,
 	.min_args = 1,
 	.max_args = 1,
@@ -350,7 +358,9 @@ const struct command cmd_create = {
 	.synopsis = "[options] ID",
 	.summary = "create a container; `start` runs it",
 	.details = "  Everything up to the first instruction of the container's process: its program is\n"
-		   "  loaded, its standard descriptors are those of this command.",
+		   "  loaded, its standard descriptors are those of this command, which it keeps open. The pid\n"
+		   "  in --pid-file lives as long as the container and ends with its status.",
+	.examples = "  holdfast create --bundle /srv/web web && holdfast start web",
 	.opts = create_opts,
 	.min_args = 1,
 	.max_args = 1,
@@ -363,6 +373,8 @@ const struct command cmd_start = {
 	.name = "start",
 	.synopsis = "ID",
 	.summary = "run a created container",
+	.details = "  Lets the first instruction of its process run, and returns. Fails for a container that\n"
+		   "  was started before.",
 	.opts = no_opts,
 	.min_args = 1,
 	.max_args = 1,

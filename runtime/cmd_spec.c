@@ -92,6 +92,8 @@ const struct command cmd_spec = {
 	.name = "spec",
 	.synopsis = "[options]",
 	.summary = "write a config.json to start from",
+	.details = "  A shell as root on a terminal, root file system ./rootfs, read-only. Never overwrites a\n"
+		   "  config.json.",
 	.opts = spec_opts,
 	.max_args = 0,
 	.run = spec,
@@ -136,6 +138,7 @@ const struct command cmd_features = {
 	.name = "features",
 	.synopsis = "",
 	.summary = "print what this runtime supports as JSON",
+	.details = "  The runtime-spec's features document, which callers use to choose options.",
 	.opts = no_opts,
 	.max_args = 0,
 	.run = features,

@@ -38,6 +38,39 @@ struct console {
 	size_t out_off, out_len;
 };
 
+/* Relay threads that run, so that the sentry doesn't exit with output in their hands. */
+static struct {
+	struct mutex mu; /* RANK_CONTROL */
+	struct cond none;
+	int n; /* (mu) */
+} relays;
+static pthread_once_t relays_once = PTHREAD_ONCE_INIT;
+
+static void relays_setup(void)
+{
+	mutex_init(&relays.mu, RANK_CONTROL);
+	cond_init(&relays.none);
+}
+
+static void relays_add(int n)
+{
+	pthread_once(&relays_once, relays_setup);
+	mutex_lock(&relays.mu);
+	relays.n += n;
+	if (!relays.n)
+		cond_broadcast(&relays.none);
+	mutex_unlock(&relays.mu);
+}
+
+void console_drain(int64_t deadline_ns)
+{
+	pthread_once(&relays_once, relays_setup);
+	mutex_lock(&relays.mu);
+	while (relays.n && cond_wait_until(&relays.none, &relays.mu, deadline_ns))
+		;
+	mutex_unlock(&relays.mu);
+}
+
 static void console_put(struct console *c)
 {
 	if (!ref_put(&c->ref))
@@ -161,6 +194,7 @@ static void *console_main(void *arg)
 	file_put(c->master);
 	client_gone(c);
 	console_put(c);
+	relays_add(-1);
 	return NULL;
 }
 
@@ -185,7 +219,9 @@ struct console *console_start(struct super *devpts, int hostfd, unsigned rows, u
 	c->waiter = (struct waiter){ .mask = ~0u, .wake = master_changed };
 	ref_init(&c->ref);
 	ref_get(&c->ref); /* the thread's */
+	relays_add(1);
 	if (pthread_create(&th, NULL, console_main, c)) {
+		relays_add(-1);
 		file_put(c->master);
 		file_put(*ret_slave);
 		tty_put(c->tty);

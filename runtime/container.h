@@ -66,6 +66,8 @@ int container_mount_all(struct container *c, struct mntns *mnt, char **ret_why);
 struct session *container_spawn(struct container *c, const struct spec_process *p, bool init,
 				const int stdio[3], int console_fd, unsigned rows, unsigned cols,
 				char **ret_why);
+/* container_user.c: "NAME[:GROUP]" or numbers, by the container's own files, into @p. 0, or -1 with *ret_why. */
+int container_find_user(struct container *c, const char *who, struct spec_process *p, char **ret_why);
 void session_free(struct session *s);
 
 /* console.c: relays between a pty's master and a host descriptor (taken over). */
@@ -74,6 +76,9 @@ struct console *console_start(struct super *devpts, int hostfd, unsigned rows, u
 void console_resize(struct console *c, unsigned rows, unsigned cols);
 /* The session is over: lets the last output out and closes. */
 void console_finish(struct console *c);
+/* Waits until the finished ones have let it out, or for CLOCK_MONOTONIC's @deadline_ns: a client that
+ * doesn't read must not keep the sandbox. */
+void console_drain(int64_t deadline_ns);
 
 /* control_server.c: serves the control socket; returns when the container has stopped and its waiters
  * know. */

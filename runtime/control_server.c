@@ -261,6 +261,7 @@ static struct session *exec_spawn(struct container *c, json_t *req, int *fds, un
 				  char **why)
 {
 	json_t *proc = json_object_get(req, "process");
+	const char *user = json_string_value(json_object_get(req, "user"));
 	AUTO_FREE char *text = json_dumps(proc, JSON_COMPACT);
 	AUTO(spec_free) struct spec *spec = NULL;
 	struct session *s;
@@ -272,6 +273,8 @@ static struct session *exec_spawn(struct container *c, json_t *req, int *fds, un
 	}
 	spec = spec_parse_process(text ? text : "", text ? strlen(text) : 0, "process", why);
 	if (!spec)
+		return NULL;
+	if (user && container_find_user(c, user, &spec->process, why))
 		return NULL;
 	tty = spec->process.terminal;
 	if (nfds != (tty ? 1u : 3u)) {
@@ -398,10 +401,19 @@ static void *accept_main(void *arg)
 }
 
 #define GRACE_NS 2000000000LL /* for the last answers to leave */
+#define DRAIN_NS 5000000000LL /* for terminals' last output */
+
+static int64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
 
 void control_serve(struct container *c)
 {
-	struct timespec now;
+	int64_t end;
 	pthread_t th;
 
 	mutex_init(&conns.mu, RANK_CONTROL);
@@ -412,10 +424,10 @@ void control_serve(struct container *c)
 	while (!c->stopped)
 		cond_wait(&c->changed, &c->mu);
 	mutex_unlock(&c->mu);
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	end = monotonic_ns() + GRACE_NS;
 	mutex_lock(&conns.mu);
-	while (conns.n && cond_wait_until(&conns.idle, &conns.mu,
-					  now.tv_sec * 1000000000LL + now.tv_nsec + GRACE_NS))
+	while (conns.n && cond_wait_until(&conns.idle, &conns.mu, end))
 		;
 	mutex_unlock(&conns.mu);
+	console_drain(monotonic_ns() + DRAIN_NS);
 }

@@ -216,20 +216,6 @@ static void __noreturn exec_role(const char *role, const struct launch *l, const
 	_exit(127);
 }
 
-static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct attach_set *a)
-{
-	unsigned long ns = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-			   CLONE_NEWCGROUP;
-	pid_t pid = clone_process(geteuid() == 0 ? ns : ns | CLONE_NEWUSER);
-
-	if (pid == 0) {
-		if (role_fds(sock, log, a))
-			_exit(127);
-		exec_role(ROLE_GOFER, l, a->rights);
-	}
-	return pid;
-}
-
 static int write_proc(pid_t pid, const char *file, const char *text)
 {
 	AUTO_FREE char *path = kasprintf("/proc/%d/%s", pid, file);
@@ -263,45 +249,97 @@ static int map_ids(pid_t pid, uid_t uid, gid_t gid)
 	return r ? r : write_proc(pid, "gid_map", g);
 }
 
-static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_why)
+struct spawn {
+	const char *role, *rights;
+	unsigned long ns;
+	int sock, log;
+	const struct attach_set *attaches; /* or NULL */
+	uid_t uid; /* what root is outside, in a user namespace of its own */
+	gid_t gid;
+};
+
+static void __noreturn become_role(const struct launch *l, const struct spawn *s, int go)
 {
-	uid_t uid = sentry_uid(l);
-	int go[2];
-	pid_t pid;
-	int r;
 	char c;
+
+	/* The ids are there once we are told. */
+	if ((s->ns & CLONE_NEWUSER) &&
+	    (read(go, &c, 1) != 1 || setresgid(0, 0, 0) || setresuid(0, 0, 0)))
+		_exit(127);
+	if (role_fds(s->sock, s->log, s->attaches))
+		_exit(127);
+	exec_role(s->role, l, s->rights);
+}
+
+/* A process of the sandbox in namespaces of its own. Its pid, or -1 with *ret_why. */
+static pid_t spawn_role(const struct launch *l, const struct spawn *s, char **ret_why)
+{
+	int go[2], r;
+	pid_t pid;
 
 	if (pipe2(go, O_CLOEXEC)) {
 		*ret_why = kasprintf("pipe: %s", strerror(errno));
 		return -1;
 	}
-	pid = clone_process(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-			    CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP);
+	AUTO_CLOSE int theirs = go[0];
+	AUTO_CLOSE int ours = go[1];
+	pid = clone_process(s->ns);
 	if (pid == 0) {
-		close(go[1]);
-		if (read(go[0], &c, 1) != 1 || setresgid(0, 0, 0) || setresuid(0, 0, 0) ||
-		    role_fds(boot, log, NULL))
-			_exit(127);
-		exec_role(ROLE_SENTRY, l, "-");
+		close(steal_fd(&ours));
+		become_role(l, s, theirs);
 	}
-	close(go[0]);
 	if (pid < 0) {
-		*ret_why = kasprintf("cannot create namespaces: %s", strerror(errno));
-		close(go[1]);
+		*ret_why = kasprintf("cannot create namespaces for the sandbox: %s%s",
+				     strerror(errno),
+				     geteuid() ? " (may users make user namespaces here?)" : "");
 		return -1;
 	}
-	r = map_ids(pid, uid, geteuid() == 0 ? uid : getegid());
+	if (!(s->ns & CLONE_NEWUSER))
+		return pid;
+	r = map_ids(pid, s->uid, s->gid);
 	if (r)
-		*ret_why = kasprintf("cannot map ids of the sentry: %s", strerror(-r));
-	else if (write(go[1], "g", 1) != 1)
-		*ret_why = kasprintf("the sentry died at its start");
-	close(go[1]);
+		*ret_why = kasprintf("cannot map ids of the sandbox: %s", strerror(-r));
+	else if (write(ours, "g", 1) != 1)
+		*ret_why = kstrdup("the sandbox died at its start");
 	if (*ret_why) {
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		return -1;
 	}
 	return pid;
+}
+
+static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_why)
+{
+	uid_t uid = sentry_uid(l);
+	struct spawn s = { .role = ROLE_SENTRY,
+			   .rights = "-",
+			   .ns = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+				 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+			   .sock = boot,
+			   .log = log,
+			   .uid = uid,
+			   .gid = geteuid() == 0 ? uid : getegid() };
+
+	return spawn_role(l, &s, ret_why);
+}
+
+/* Stays in the launcher's user namespace if that is root's; else it is root of one that has only us. */
+static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct attach_set *a,
+			 char **ret_why)
+{
+	struct spawn s = { .role = ROLE_GOFER,
+			   .rights = a->rights,
+			   .ns = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+				 CLONE_NEWUTS | CLONE_NEWCGROUP |
+				 (geteuid() == 0 ? 0UL : (unsigned long)CLONE_NEWUSER),
+			   .sock = sock,
+			   .log = log,
+			   .attaches = a,
+			   .uid = geteuid(),
+			   .gid = getegid() };
+
+	return spawn_role(l, &s, ret_why);
 }
 
 /* ---- boot message ---- */
@@ -382,12 +420,11 @@ static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_
 	pid_t sentry = spawn_sentry(l, boot_theirs, log, ret_why);
 	if (sentry < 0)
 		return -1;
-	pid_t gofer = spawn_gofer(l, gofer_server, log, a);
+	pid_t gofer = spawn_gofer(l, gofer_server, log, a, ret_why);
 	close(steal_fd(&boot_theirs));
 	close(steal_fd(&gofer_server));
-	if (gofer < 0) {
-		*ret_why = kasprintf("cannot start the gofer: %s", strerror(errno));
-	} else if (!l->spawned(l, sentry, ret_why) && !boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
+	if (gofer > 0 && !l->spawned(l, sentry, ret_why) &&
+	    !boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
 		*ret_pid = sentry;
 		return 0;
 	}

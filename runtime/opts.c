@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "runtime/cli.h"
 
 #define OPTS_MAX 64
 #define LONG_ONLY_BASE 256
@@ -69,7 +70,7 @@ static int store(const struct opt *o, const char *arg)
 	}
 	if (ok)
 		return 0;
-	fprintf(stderr, "holdfast: bad value '%s' for --%s\n", arg, o->name);
+	(void)cli_fail("bad value '%s' for --%s", arg, o->name);
 	return -1;
 }
 
@@ -130,8 +131,9 @@ int opts_parse(const struct opt *opts, int argc, char **argv, bool stop_at_first
 		if (c == 'h')
 			return -2;
 		if (c == ':' || c == '?') {
-			fprintf(stderr, "holdfast: %s '%s' (see --help)\n",
-				c == ':' ? "missing argument of" : "unknown option", v[optind - 1]);
+			(void)cli_fail("%s '%s' (see --help)",
+				       c == ':' ? "missing argument of" : "unknown option",
+				       v[optind - 1]);
 			return -1;
 		}
 		o = by_val(opts, c);
@@ -165,5 +167,9 @@ void command_help(const struct command *c)
 		printf("\nDESCRIPTION\n%s\n", c->details);
 	printf("\nOPTIONS\n");
 	opts_print(c->opts);
-	printf("\nGlobal options: holdfast --help\n");
+	printf("\n  Global options stand before the command: see holdfast --help.\n");
+	printf("\nEXIT STATUS\n%s\n",
+	       c->status ? c->status : "  0 on success, 1 after an error, which is told in one line.");
+	if (c->examples)
+		printf("\nEXAMPLES\n%s\n", c->examples);
 }

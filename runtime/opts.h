@@ -31,7 +31,9 @@ struct command {
 	const char *name;
 	const char *synopsis; /* behind the name: "[options] ID" */
 	const char *summary;  /* one line, for the list of commands */
-	const char *details;  /* paragraphs of the command's own help; may be NULL */
+	const char *details;  /* DESCRIPTION: paragraphs, indented by two, no last newline */
+	const char *status;   /* EXIT STATUS, the same way; NULL: 0 and 1 as usual */
+	const char *examples; /* EXAMPLES; may be NULL */
 	const struct opt *opts;
 	int min_args, max_args; /* positional; max -1: any number */
 	bool passthrough;       /* stop at the first positional, the rest belongs to the guest */

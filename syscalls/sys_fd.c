@@ -20,6 +20,7 @@
 
 #define SETFL_MASK ((unsigned)(O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME))
 #define F_DUPFD_QUERY_G 1027
+#define F_CREATED_QUERY_G (1024 + 4)
 #define RWH_MAX 5
 
 long sys_dup(struct task *t, const struct sysargs *a)
@@ -237,6 +238,8 @@ static long fcntl_any(struct task *t, struct file *f, int fd, int cmd, uint64_t 
 		return fd_set_cloexec(t, fd, arg & FD_CLOEXEC);
 	case F_GETFL:
 		return (long)atomic_load(&f->flags);
+	case F_CREATED_QUERY_G: /* Linux 6.12 */
+		return !!(f->fmode & FMODE_CREATED);
 	default:
 		return -ENOIOCTLCMD;
 	}

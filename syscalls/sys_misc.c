@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/size.h"
+#include "sentry/fs/proc/proc.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/process.h"
@@ -75,12 +76,9 @@ struct l_sysinfo {
 };
 _Static_assert(sizeof(struct l_sysinfo) == 112, "struct sysinfo is 112 bytes");
 
-#define DEFAULT_MEMORY (2ULL << 30) /* shown when there is no limit */
-
 long sys_sysinfo(struct task *t, const struct sysargs *a)
 {
-	uint64_t total =
-		kernel.limits.max_memory ? kernel.limits.max_memory : DEFAULT_MEMORY;
+	uint64_t total = proc_mem_total(); /* as /proc/meminfo has it */
 	uint64_t used = mfile_total_reserved();
 	struct l_sysinfo s = {
 		.uptime = clock_boottime_ns() / NSEC_PER_SEC,

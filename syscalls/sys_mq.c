@@ -124,6 +124,8 @@ long sys_mq_notify(struct task *t, const struct sysargs *a)
 
 	if (!remove && copyin_obj(t, &ev, arg_gaddr(a, 1)))
 		return -EFAULT;
+	if (!remove && !mqueue_notify_ok(&ev)) /* before the descriptor, as in Linux */
+		return -EINVAL;
 	f = get_queue(t, arg_int(a, 0), 0);
 	if (is_err(f))
 		return ptr_err(f);

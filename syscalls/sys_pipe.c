@@ -151,13 +151,10 @@ long sys_sendfile(struct task *t, const struct sysargs *a)
 	if (offset_in(t, uoff, &off, &pos))
 		return -EFAULT;
 	in = fd_get(t, arg_int(a, 1));
-	if (!in)
-		return -EBADF;
 	out = fd_get(t, arg_int(a, 0));
-	if (!out)
-		return -EBADF;
-	r = finish(t, vfs_sendfile(t, out, in, pos, arg_size(a, 3)));
-	return offset_out(t, uoff, pos, r);
+	r = in && out ? finish(t, vfs_sendfile(t, out, in, pos, arg_size(a, 3))) : -EBADF;
+	/* Linux writes the offset back whatever came of it: one that can't be written is always EFAULT. */
+	return pos && copyout_obj(t, uoff, pos) ? -EFAULT : r;
 }
 
 long sys_copy_file_range(struct task *t, const struct sysargs *a)

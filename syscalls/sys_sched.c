@@ -454,6 +454,15 @@ long sys_ioprio_set(struct task *t, const struct sysargs *a)
 	return ret;
 }
 
+/* Unset means by the scheduling policy and the nice value (man 2 ioprio_set). */
+static long effective_ioprio(const struct task *i)
+{
+	int class = is_rt(i->sched_policy) ? 1 : i->sched_policy == SCHED_IDLE ? 3 : 2;
+
+	return i->ioprio >> IOPRIO_CLASS_SHIFT ? (long)i->ioprio :
+						 class << IOPRIO_CLASS_SHIFT | (i->nice + 20) / 5;
+}
+
 long sys_ioprio_get(struct task *t, const struct sysargs *a)
 {
 	long ret = -ESRCH;
@@ -465,7 +474,8 @@ long sys_ioprio_get(struct task *t, const struct sysargs *a)
 		return err;
 	mutex_lock(&kernel.tasks_mu);
 	list_for_each(i, &kernel.all_tasks, all_node) {
-		long v = i->ioprio ? (long)i->ioprio : 2 << IOPRIO_CLASS_SHIFT | 4;
+		/* one process: as it was set; of several the best that acts */
+		long v = arg_int(a, 0) == 1 ? (long)i->ioprio : effective_ioprio(i);
 
 		if (who_matches(&w, i) && (ret < 0 || v < ret))
 			ret = v;

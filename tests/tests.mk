@@ -23,6 +23,8 @@ $(O)/tests/unit/%: $(O)/tests/unit/%.o $(LIB_OBJS)
 $(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/tests/fuzz/replay_main.o $(LIB_OBJS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -o $@ $^ $(ALL_LDFLAGS) $(LIBS)
 
+-include $(UNIT_SRCS:%.c=$(O)/%.d) $(FUZZ_SRCS:%.c=$(O)/%.d)
+
 guest-tests: $(SYSTEST_BINS) $(ESCAPE_BINS)
 unit-tests: $(UNIT_BINS) $(FUZZ_BINS)
 

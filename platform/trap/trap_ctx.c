@@ -3,7 +3,7 @@
  * Contexts of the trap platform. A host thread of a stub is either running guest code, or in the signal
  * handler of rt.S, where it waits for its turn: to go back to the guest, to carry out mapping
  * operations, or to make another thread. When a context ends, its host thread stays in the handler, parked,
- * for the next thread of that address space.
+ * for the next thread of that address space; beyond PARKED_MAX of them it ends.
  */
 #include <errno.h>
 #include <signal.h>
@@ -22,7 +22,8 @@
 # define HWCAP2_FSGSBASE (1 << 1)
 #endif
 
-#define CS_COMPAT 0x23
+#define CS_COMPAT  0x23
+#define PARKED_MAX 32 /* host threads of one address space that are kept for later */
 
 /* ---- life ---- */
 
@@ -83,6 +84,17 @@ static struct plat_ctx *trap_ctx_create(struct plat_as *as)
 	return ctx;
 }
 
+/* @slot has no thread any more, or only one that is about to exit. */
+static void leave_slot_locked(struct plat_as *as, unsigned slot)
+{
+	mutex_assert_held(&as->mu);
+	if (as->nleft == as->left_cap) {
+		as->left_cap = as->left_cap ? as->left_cap * 2 : 16;
+		as->left_slots = krealloc_array(as->left_slots, as->left_cap, sizeof(unsigned));
+	}
+	as->left_slots[as->nleft++] = slot;
+}
+
 static void trap_ctx_destroy(struct plat_ctx *ctx)
 {
 	struct plat_as *as;
@@ -94,38 +106,61 @@ static void trap_ctx_destroy(struct plat_ctx *ctx)
 	mutex_lock(&as->mu);
 	as->nctx--;
 	list_del(&ctx->link);
-	as_add_spare_locked(as, (int)ctx->slot);
+	if (ctx->slot == 0 || as->nspare < as->reserved + PARKED_MAX) {
+		as_add_spare_locked(as, (int)ctx->slot);
+	} else {
+		page_exit(ctx);
+		leave_slot_locked(as, ctx->slot);
+	}
 	mutex_unlock(&as->mu);
 	free(ctx);
 }
 
-/* A new host thread, in the next slot. */
+/* A slot for a new thread: one that was left, or the next; -EAGAIN: there is none. */
+static int pick_slot_locked(struct plat_as *as)
+{
+	unsigned slot = atomic_load(&as->nslots);
+
+	mutex_assert_held(&as->mu);
+	if (as->nleft && page_reuse(slot_page(as, as->left_slots[0]))) {
+		slot = as->left_slots[0];
+		as->left_slots[0] = as->left_slots[--as->nleft];
+		return (int)slot;
+	}
+	if (slot >= STUB_CTX_SLOTS)
+		return -EAGAIN;
+	as->tids = krealloc_array(as->tids, slot + 1, sizeof(int));
+	as->tids[slot] = 0;
+	atomic_store(&as->nslots, slot + 1);
+	return (int)slot;
+}
+
+/* A new host thread. */
 static int new_thread_locked(struct plat_ctx *self)
 {
 	struct plat_as *as = self->as;
-	unsigned slot = atomic_load(&as->nslots);
+	int slot = pick_slot_locked(as);
 	int64_t res;
 
-	mutex_assert_held(&as->mu);
-	if (slot >= STUB_CTX_SLOTS)
-		return -EAGAIN;
+	if (slot < 0)
+		return slot;
 	WRITE_ONCE(self->page->arg, STUB_CTX + (uint64_t)slot * STUB_CTX_SIZE);
 	if (!page_call(self, CMD_CLONE, true)) {
 		as_kill(as);
 		return -EAGAIN;
 	}
 	res = (int64_t)READ_ONCE(self->page->res);
-	if (res < 0 && res >= -4095)
+	if (res < 0 && res >= -4095) {
+		page_wake(slot_page(as, (unsigned)slot)); /* free at once */
+		leave_slot_locked(as, (unsigned)slot);
 		return (int)res;
+	}
 	/* A stub that lies must not make us signal somebody else's thread. */
 	if (res <= 0 || res > INT32_MAX ||
 	    syscall(SYS_tgkill, as->stub.pid, (int)res, 0)) /* host: tgkill */
 		return -EAGAIN;
-	as->tids = krealloc_array(as->tids, slot + 1, sizeof(int));
 	as->tids[slot] = (int)res;
-	atomic_store(&as->nslots, slot + 1);
-	as->nthreads++;
-	as_add_spare_locked(as, (int)slot);
+	as_add_spare_locked(as, slot);
 	return 0;
 }
 

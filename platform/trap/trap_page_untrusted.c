@@ -53,6 +53,22 @@ static void pass_turn(struct plat_ctx *ctx, uint32_t cmd)
 		(void)futex(&p->turn, FUTEX_WAKE, 1, NULL);
 }
 
+void page_exit(struct plat_ctx *ctx)
+{
+	pass_turn(ctx, CMD_EXIT);
+}
+
+/* The thread hands the turn over once more when it needs its page no longer. */
+bool page_reuse(struct trap_page *p)
+{
+	if (atomic_load(&p->turn) != TURN_SENTRY)
+		return false;
+	atomic_store(&p->stub_waits, 0);
+	atomic_store(&p->sentry_waits, 0);
+	atomic_store(&p->turn, TURN_STUB);
+	return true;
+}
+
 static bool my_turn(struct trap_page *p)
 {
 	return atomic_load_explicit(&p->turn, memory_order_acquire) != TURN_STUB;

@@ -73,6 +73,10 @@ bool page_find_frame(struct plat_ctx *ctx);
 /* Registers into the frame and out of it, with what happened. */
 void page_store_regs(struct plat_ctx *ctx, const struct regs *r);
 enum plat_event page_load_event(struct plat_ctx *ctx, struct regs *r, struct plat_trap *trap);
+/* Lets the host thread of @ctx end. */
+void page_exit(struct plat_ctx *ctx);
+/* Makes a page whose thread was told to end as new. False: it hasn't gone yet. */
+bool page_reuse(struct trap_page *p);
 /* Makes whoever waits for this page look at as.dead. */
 void page_wake(struct trap_page *p);
 

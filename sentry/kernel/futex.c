@@ -130,7 +130,7 @@ static void take_locked(struct futex_bucket *b, struct futex_waiter *w, struct w
 	atomic_store(&w->bucket, NULL);
 }
 
-/* Takes up to @n waiters of @key off @b, @wl's room permitting. */
+/* Takes up to @n waiters of @key off @b, @wl's room permitting. -EINVAL: met one of WAIT_REQUEUE_PI. */
 static int collect_locked(struct futex_bucket *b, const struct futex_key *key, int n,
 			  uint32_t bitset, struct wake_list *wl)
 {
@@ -140,7 +140,11 @@ static int collect_locked(struct futex_bucket *b, const struct futex_key *key, i
 	list_for_each_safe(w, tmp, &b->waiters, node) {
 		if (done >= n || wl->n == WAKE_BATCH)
 			break;
-		if (!same_key(&w->key, key) || !(w->bitset & bitset))
+		if (!same_key(&w->key, key))
+			continue;
+		if (w->pi) /* has to be requeued, as in Linux */
+			return -EINVAL;
+		if (!(w->bitset & bitset))
 			continue;
 		take_locked(b, w, wl);
 		done++;
@@ -165,6 +169,8 @@ static int wake_key(const struct futex_key *key, int n, uint32_t bitset)
 		got = collect_locked(b, key, n - total, bitset, &wl);
 		mutex_unlock(&b->mu);
 		wake_list_run(&wl);
+		if (got < 0)
+			return got;
 		total += got;
 	} while (got == WAKE_BATCH && total < n);
 	return total;
@@ -308,7 +314,7 @@ static int requeue_locked(struct futex_bucket *b1, const struct futex_key *k1,
 			  int nmove, struct wake_list *wl)
 {
 	struct futex_waiter *w, *tmp;
-	int woken = 0, moved = 0;
+	int woken = 0, moved = 0, r = 0;
 	struct list todo;
 
 	/* detached first, so that moving within one bucket ends */
@@ -316,6 +322,10 @@ static int requeue_locked(struct futex_bucket *b1, const struct futex_key *k1,
 	list_for_each_safe(w, tmp, &b1->waiters, node) {
 		if (!same_key(&w->key, k1))
 			continue;
+		if (w->pi) {
+			r = -EINVAL;
+			break;
+		}
 		if (woken < nwake && wl->n < WAKE_BATCH) {
 			take_locked(b1, w, wl);
 			woken++;
@@ -329,7 +339,7 @@ static int requeue_locked(struct futex_bucket *b1, const struct futex_key *k1,
 	}
 	list_for_each_safe(w, tmp, &todo, node)
 		move_locked(b1, b2, w, k2);
-	return woken + moved;
+	return r < 0 ? r : woken + moved;
 }
 
 static uint64_t queue_count(struct futex_bucket *b)
@@ -347,7 +357,7 @@ static long requeue(struct task *t, gaddr_t u1, bool shared, int nwake, int nmov
 	struct wake_list wl = { .n = 0 };
 	uint64_t seen;
 	uint32_t now;
-	int r;
+	int r, woken = 0;
 
 	if (nwake < 0 || nmove < 0 || gaddr_u64(u1) % 4 || gaddr_u64(u2) % 4)
 		return -EINVAL;
@@ -372,12 +382,47 @@ static long requeue(struct task *t, gaddr_t u1, bool shared, int nwake, int nmov
 			break;
 		unlock_two(b1, b2); /* somebody queued since: compare again */
 	}
-	/* more to wake than the batch holds: the rest is moved, or stays, and is woken by the next
-	 * wake; no user wakes more than one here */
-	r = requeue_locked(b1, &k1, b2, &k2, nwake, nmove, &wl);
+	/* More to wake than the batch holds: in rounds. Who queues between them may be woken, too, and
+	 * takes it for a spurious wake-up. */
+	for (; nwake - woken > WAKE_BATCH; woken += r) {
+		r = collect_locked(b1, &k1, WAKE_BATCH, FUTEX_BITSET_MATCH_ANY, &wl);
+		if (r < WAKE_BATCH)
+			break;
+		unlock_two(b1, b2);
+		wake_list_run(&wl);
+		lock_two(b1, b2);
+	}
+	r = r < 0 ? r : requeue_locked(b1, &k1, b2, &k2, nwake - woken, nmove, &wl);
 	unlock_two(b1, b2);
 	wake_list_run(&wl);
-	return r;
+	return r < 0 ? r : woken + r;
+}
+
+uint64_t futex_queue_count(const struct futex_key *key)
+{
+	return queue_count(bucket_of(key));
+}
+
+int futex_take_for_pi(const struct futex_key *key, const struct futex_key *to, const uint64_t *seen,
+		      struct futex_waiter **ret)
+{
+	struct futex_bucket *b = bucket_of(key);
+	struct futex_waiter *w;
+	AUTO_LOCK(&b->mu);
+
+	if (seen && b->nqueued != *seen)
+		return -EAGAIN;
+	list_for_each(w, &b->waiters, node) {
+		if (!same_key(&w->key, key))
+			continue;
+		if (!w->pi || !same_key(&w->pi->key, to))
+			return -EINVAL;
+		unlink_locked(b, w);
+		atomic_store(&w->bucket, NULL);
+		*ret = w;
+		return 1;
+	}
+	return 0;
 }
 
 /* ---- wake-op ---- */
@@ -462,9 +507,10 @@ static long wake_op(struct task *t, gaddr_t u1, bool shared, int n1, int n2, gad
 	if (r < 0)
 		return r;
 	total = wake_key(&k1, n1 < 1 ? 1 : n1, FUTEX_BITSET_MATCH_ANY);
-	if (r)
-		total += wake_key(&k2, n2 < 1 ? 1 : n2, FUTEX_BITSET_MATCH_ANY);
-	return total;
+	if (r == 0 || total < 0)
+		return total;
+	r = wake_key(&k2, n2 < 1 ? 1 : n2, FUTEX_BITSET_MATCH_ANY);
+	return r < 0 ? r : total + r;
 }
 
 /* ---- the call ---- */
@@ -539,7 +585,11 @@ long futex_op(struct task *t, gaddr_t uaddr, int op, uint32_t val, gaddr_t timeo
 		return futex_lock_pi(t, uaddr, shared, deadline, true);
 	case FUTEX_UNLOCK_PI:
 		return futex_unlock_pi(t, uaddr, shared);
-	default: /* FUTEX_FD is gone from Linux; the *_REQUEUE_PI pair isn't served, see README.md */
+	case FUTEX_WAIT_REQUEUE_PI:
+		return futex_wait_requeue_pi(t, uaddr, shared, val, deadline, uaddr2);
+	case FUTEX_CMP_REQUEUE_PI:
+		return futex_cmp_requeue_pi(t, uaddr, shared, (int)val, val2, uaddr2, val3);
+	default: /* FUTEX_FD is gone from Linux */
 		return -ENOSYS;
 	}
 }

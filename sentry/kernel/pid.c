@@ -221,6 +221,13 @@ struct pid *pid_find_locked(struct pidns *ns, pid_t nr)
 	return p;
 }
 
+void pidns_set_last(struct pidns *ns, pid_t last)
+{
+	AUTO_LOCK(&pidtab_mu);
+
+	ns->last = last;
+}
+
 struct pid *pid_next(struct pidns *ns, pid_t nr)
 {
 	struct pid_entry key = { .nr = nr }, *e;

@@ -63,6 +63,8 @@ struct pid *pid_find(struct pidns *ns, pid_t nr);
 struct pid *pid_find_locked(struct pidns *ns, pid_t nr);
 /* The first pid whose number in @ns is >= @nr, for /proc; reference or NULL. */
 struct pid *pid_next(struct pidns *ns, pid_t nr);
+/* The search for a free number goes on after @last. */
+void pidns_set_last(struct pidns *ns, pid_t last);
 
 struct pidns *pidns_get(struct pidns *ns);
 void pidns_put(struct pidns *ns);

@@ -183,6 +183,7 @@ static void fill_child_info(struct tgroup *tg, struct tgroup *parent, int code, 
 			    struct l_siginfo *info)
 {
 	struct cred *c = task_cred_get(tg->leader), *pc;
+	struct task_usage u;
 
 	info->si_code = code;
 	info->chld.pid = pid_nr(tg->pid, parent->pid->ns);
@@ -193,10 +194,12 @@ static void fill_child_info(struct tgroup *tg, struct tgroup *parent, int code, 
 	}
 	cred_put(c);
 	info->chld.status = status;
-	info->chld.utime =
-		(int64_t)(tg->dead_usage.utime_ns + tg->leader->usage.utime_ns) / NSEC_PER_TICK;
-	info->chld.stime =
-		(int64_t)(tg->dead_usage.stime_ns + tg->leader->usage.stime_ns) / NSEC_PER_TICK;
+	if (is_job_control(code)) /* the leader's time, as in Linux */
+		task_usage_get(tg->leader, &u);
+	else /* every thread is in there, the leader, too */
+		u = tg->dead_usage;
+	info->chld.utime = (int64_t)u.utime_ns / NSEC_PER_TICK;
+	info->chld.stime = (int64_t)u.stime_ns / NSEC_PER_TICK;
 }
 
 void signal_notify_parent(struct tgroup *tg, int code, int status)

@@ -26,6 +26,12 @@ struct seqbuf;
 #define SHMMAX_G (1ULL << 40)        /* bytes of a segment */
 #define SHMALL_G ((1ULL << 42) >> 12) /* pages in a namespace */
 
+/* Those that root may set. The sandbox's, not a namespace's. */
+struct sysv_limits {
+	_Atomic int64_t msgmax, msgmnb, msgmni, shmmni, shmmax, shmall;
+};
+extern struct sysv_limits sysv_limits;
+
 struct l_ipc_perm {
 	int32_t key;
 	uint32_t uid, gid, cuid, cgid, mode;

@@ -11,6 +11,7 @@
 #include <sys/ipc.h>
 
 #include "base/alloc.h"
+#include "sentry/fs/mqueue/mqueue.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/sysv_priv.h"
 #include "sentry/kernel/task.h"
@@ -21,6 +22,11 @@
 #define SEQ_MAX (INT32_MAX >> ID_INDEX_BITS)
 
 struct mutex sysv_mu;
+
+struct sysv_limits sysv_limits = {
+	.msgmax = MSGMAX_G, .msgmnb = MSGMNB_G, .msgmni = MSGMNI_G,
+	.shmmni = SHMMNI_G, .shmmax = SHMMAX_G, .shmall = SHMALL_G,
+};
 
 static void init_lock(void)
 {
@@ -56,6 +62,7 @@ void ipcns_put(struct ipcns *ns)
 {
 	if (!ns || !ref_put(&ns->ref))
 		return;
+	mqueue_ipcns_exit(ns);
 	sem_destroy_all(ns);
 	msg_destroy_all(ns);
 	shm_destroy_all(ns);

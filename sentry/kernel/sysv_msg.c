@@ -69,11 +69,12 @@ long sysv_msgget(struct task *t, int32_t key, int flags)
 	list_init(&q->msgs);
 	waitq_init(&q->send_wq);
 	waitq_init(&q->recv_wq);
-	q->qbytes = MSGMNB_G;
+	q->qbytes = (uint64_t)sysv_limits.msgmnb;
 	mutex_lock(&sysv_mu);
 	r = ipc_get_existing_locked(t, ns, IPC_MSG, key, flags, &o);
 	if (!o && r == 0) {
-		r = ipc_insert_locked(t, ns, IPC_MSG, &q->o, key, flags, MSGMNI_G);
+		r = ipc_insert_locked(t, ns, IPC_MSG, &q->o, key, flags,
+				      (unsigned)sysv_limits.msgmni);
 		if (r >= 0)
 			q = NULL;
 	}
@@ -136,7 +137,7 @@ long sysv_msgsnd(struct task *t, int id, gaddr_t msgp, size_t size, int flags)
 
 	if (copyin_obj(t, &type, msgp) < 0)
 		return -EFAULT;
-	if (size > MSGMAX_G || id < 0 || type < 1)
+	if (size > (uint64_t)sysv_limits.msgmax || id < 0 || type < 1)
 		return -EINVAL;
 	m = kzalloc(sizeof(*m) + size);
 	m->type = type;
@@ -310,9 +311,11 @@ static long ctl_stat(struct task *t, int id, int cmd, gaddr_t buf)
 static long ctl_info(struct task *t, int cmd, gaddr_t buf)
 {
 	struct ipcns *ns = task_ipcns(t);
-	struct msginfo mi = { .msgpool = MSGMNI_G * (MSGMNB_G / 1024), .msgmap = MSGMNB_G,
-			      .msgmax = MSGMAX_G, .msgmnb = MSGMNB_G, .msgmni = MSGMNI_G,
-			      .msgssz = 16, .msgtql = MSGMNB_G, .msgseg = 0xffff };
+	int mmax = (int)sysv_limits.msgmax, mnb = (int)sysv_limits.msgmnb;
+	int mni = (int)sysv_limits.msgmni;
+	struct msginfo mi = { .msgpool = (int)MIN((int64_t)mni * mnb / 1024, (int64_t)INT32_MAX),
+			      .msgmap = mnb, .msgmax = mmax, .msgmnb = mnb, .msgmni = mni,
+			      .msgssz = 16, .msgtql = mnb, .msgseg = 0xffff };
 	int max;
 
 	mutex_lock(&sysv_mu);
@@ -351,7 +354,7 @@ static long ctl_change(struct task *t, int id, int cmd, gaddr_t buf)
 		remove_locked(task_ipcns(t), q);
 		return 0;
 	}
-	if (ds.qbytes > MSGMNB_G && !task_capable(t, CAP_SYS_RESOURCE))
+	if (ds.qbytes > (uint64_t)sysv_limits.msgmnb && !task_capable(t, CAP_SYS_RESOURCE))
 		return -EPERM;
 	r = ipc_set_perm(t, &q->o, &ds.perm);
 	if (r < 0)

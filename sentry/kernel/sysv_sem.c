@@ -207,58 +207,52 @@ static void undo_clear_locked(struct sem_set *s, int num)
 
 /* ---- semop ---- */
 
-/* Tries all of @ops. 0: done. 1: blocks at *ret_at. -ERANGE, -EFBIG checked by the caller. */
-static int try_ops_locked(struct sem_set *s, const struct l_sembuf *ops, unsigned n,
-			  unsigned *ret_at)
+static void apply_op(struct sem_set *s, struct sem_undo *u, const struct l_sembuf *op, int sign)
+{
+	struct sem *sem = &s->sem[op->num];
+
+	sem->val = (uint16_t)(sem->val + sign * op->op);
+	if (u && (op->flg & SEM_UNDO))
+		u->adj[op->num] = (int16_t)(u->adj[op->num] - sign * op->op);
+}
+
+/*
+ * Tries all of @ops, with their adjustments in @u (may be NULL if none has SEM_UNDO): each op is checked
+ * against what the ones before it left. 0: done. 1: blocks at *ret_at. -ERANGE: a value or an
+ * adjustment out of range. Unless 0, nothing is changed.
+ */
+static int try_ops_locked(struct sem_set *s, struct sem_undo *u, const struct l_sembuf *ops,
+			  unsigned n, unsigned *ret_at)
 {
 	unsigned i = 0;
 	int r = 0;
 
 	for (; i < n; i++) {
 		struct sem *sem = &s->sem[ops[i].num];
-		int v = sem->val + ops[i].op;
+		int v = sem->val + ops[i].op, adj = 0;
 
+		if (u && (ops[i].flg & SEM_UNDO))
+			adj = u->adj[ops[i].num] - ops[i].op;
 		if ((ops[i].op == 0 && sem->val) || v < 0)
 			r = 1;
-		else if (v > SEMVMX_G)
+		else if (v > SEMVMX_G || adj < -SEMVMX_G - 1 || adj > SEMVMX_G)
 			r = -ERANGE;
 		if (r)
 			break;
-		sem->val = (uint16_t)v;
+		apply_op(s, u, &ops[i], 1);
 	}
 	if (r == 0)
 		return 0;
 	*ret_at = i;
 	while (i-- > 0) /* undo in reverse order */
-		s->sem[ops[i].num].val =
-			(uint16_t)(s->sem[ops[i].num].val - ops[i].op);
+		apply_op(s, u, &ops[i], -1);
 	return r;
-}
-
-static int record_undo_locked(struct task *t, struct sem_set *s, const struct l_sembuf *ops,
-			      unsigned n, bool check_only)
-{
-	for (unsigned i = 0; i < n; i++) {
-		struct sem_undo *u;
-		int adj;
-
-		if (!(ops[i].flg & SEM_UNDO))
-			continue;
-		u = undo_get_locked(t, s);
-		adj = u->adj[ops[i].num] - ops[i].op;
-		if (adj < -SEMVMX_G - 1 || adj > SEMVMX_G)
-			return -ERANGE;
-		if (!check_only)
-			u->adj[ops[i].num] = (int16_t)adj;
-	}
-	return 0;
 }
 
 static void commit_locked(struct task *t, struct sem_set *s, const struct l_sembuf *ops, unsigned n)
 {
 	bool changed = false;
 
-	(void)record_undo_locked(t, s, ops, n, false); /* checked before */
 	for (unsigned i = 0; i < n; i++) {
 		s->sem[ops[i].num].pid = task_tgid(t);
 		changed |= ops[i].op != 0;
@@ -272,10 +266,13 @@ static void commit_locked(struct task *t, struct sem_set *s, const struct l_semb
 static int attempt_locked(struct task *t, struct sem_set *s, const struct l_sembuf *ops, unsigned n,
 			  unsigned *ret_at)
 {
-	int r = record_undo_locked(t, s, ops, n, true);
+	struct sem_undo *u = NULL;
+	int r;
 
-	if (r == 0)
-		r = try_ops_locked(s, ops, n, ret_at);
+	for (unsigned i = 0; i < n && !u; i++)
+		if (ops[i].flg & SEM_UNDO)
+			u = undo_get_locked(t, s);
+	r = try_ops_locked(s, u, ops, n, ret_at);
 	if (r == 0)
 		commit_locked(t, s, ops, n);
 	else if (r == 1 && (ops[*ret_at].flg & IPC_NOWAIT))

@@ -165,9 +165,10 @@ static long find_or_insert(struct task *t, struct shm_segment **fresh, int32_t k
 		return r;
 	if (!*fresh)
 		return -EAGAIN; /* to be made: not under the lock */
-	if (ns->total_shm_pages + pages(*fresh) > SHMALL_G)
+	if (ns->total_shm_pages + pages(*fresh) > (uint64_t)sysv_limits.shmall)
 		return -ENOSPC;
-	r = ipc_insert_locked(t, ns, IPC_SHM, &(*fresh)->o, key, flags, SHMMNI_G);
+	r = ipc_insert_locked(t, ns, IPC_SHM, &(*fresh)->o, key, flags,
+			      (unsigned)sysv_limits.shmmni);
 	if (r < 0)
 		return r;
 	(*fresh)->ns = ns;
@@ -183,10 +184,10 @@ long sysv_shmget(struct task *t, int32_t key, uint64_t size, int flags)
 
 	if (r != -EAGAIN)
 		return r;
-	if (size == 0 || size > SHMMAX_G)
+	if (size == 0 || size > (uint64_t)sysv_limits.shmmax)
 		return -EINVAL;
-	if (flags & L_SHM_HUGETLB) /* no huge pages are reserved here */
-		return -ENOMEM;
+	if (flags & L_SHM_HUGETLB) /* as without CONFIG_HUGETLBFS */
+		return -EINVAL;
 	fresh = segment_create(t, key, size);
 	if (is_err(fresh))
 		return ptr_err(fresh);
@@ -341,8 +342,11 @@ static long ctl_stat(struct task *t, int id, int cmd, gaddr_t buf)
 static long ctl_info(struct task *t, int cmd, gaddr_t buf)
 {
 	struct ipcns *ns = task_ipcns(t);
-	struct shminfo si = { .shmmax = SHMMAX_G, .shmmin = 1, .shmmni = SHMMNI_G,
-			      .shmseg = SHMMNI_G, .shmall = SHMALL_G };
+	struct shminfo si = { .shmmax = (uint64_t)sysv_limits.shmmax,
+			      .shmmin = 1,
+			      .shmmni = (uint64_t)sysv_limits.shmmni,
+			      .shmseg = (uint64_t)sysv_limits.shmmni,
+			      .shmall = (uint64_t)sysv_limits.shmall };
 	struct shm_info info = { 0 };
 	int max, r;
 

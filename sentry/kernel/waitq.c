@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -66,6 +67,7 @@ void waitq_remove(struct waitq *q, struct waiter *w)
 
 static void wake_waiters(struct waitq *q, uint32_t events, bool one)
 {
+	bool all = events & (EPOLLHUP | EPOLLERR), taken = false; /* the end of it concerns everybody */
 	struct waiter *w, *tmp;
 
 	/* The caller's change of state comes before the look at the count, the waiter's change of
@@ -75,11 +77,14 @@ static void wake_waiters(struct waitq *q, uint32_t events, bool one)
 		return;
 	mutex_lock(&q->mu);
 	list_for_each_safe (w, tmp, &q->waiters, node) {
-		bool exclusive = w->exclusive;
+		bool exclusive = w->exclusive, once = w->once;
 
-		if (!(w->mask & events))
+		if (!(w->mask & events) || (once && taken && !all))
 			continue;
+		w->took = false;
 		w->wake(w, events);
+		if (once) /* an epoll item: it stays where it is */
+			taken = taken || w->took;
 		if (one && exclusive)
 			break;
 	}
@@ -114,6 +119,7 @@ void waiter_init_task(struct waiter *w, struct task *t, uint32_t mask)
 	list_init(&w->node);
 	w->mask = mask;
 	w->exclusive = false;
+	w->once = false;
 	w->wake = waiter_wake_task;
 	w->task = t;
 }

@@ -30,6 +30,8 @@ struct waiter {
 	struct list node;
 	uint32_t mask;   /* events of interest (EPOLL*); ~0 for all */
 	bool exclusive;  /* waitq_wake_one() stops at the first of these */
+	bool once;       /* of these, a wake-up reaches only as many as to find one that sets took */
+	bool took;       /* set by the callback: somebody woke up */
 	void (*wake)(struct waiter *w, uint32_t events);
 	struct task *task; /* for task waiters */
 };

@@ -34,7 +34,8 @@ struct seqbuf;
 struct vm_object;
 
 #define MMAP_MIN_ADDR 0x10000UL
-#define MM_MAX_MAP_COUNT 65530 /* vm.max_map_count */
+/* vm.max_map_count, less what the stub itself has mapped of the host's same number. */
+#define MM_MAX_MAP_COUNT 65000
 
 /*
  * What can be mapped beside private anonymous memory: a file, a shared anonymous segment, a SysV
@@ -53,6 +54,8 @@ struct vm_object_ops {
 			 struct mfile **ret_mf, uint64_t *ret_off);
 	/* msync(MS_SYNC) and fsync of what was written through mappings. May be NULL. */
 	int (*sync)(struct vm_object *o, uint64_t off, uint64_t len);
+	/* No shared mapping made from now on may ever be written (memfd seals). NULL: it may. */
+	bool (*write_sealed)(struct vm_object *o);
 	/* A mapping of [off, off+len) was made or removed; for seal checks and truncation. May be NULL. */
 	void (*mapped)(struct vm_object *o, struct mm *mm, gaddr_t addr, uint64_t len, uint64_t off,
 		       bool shared_writable);

@@ -175,6 +175,9 @@ static int file_object(struct task *t, struct file *f, int flags, struct map_req
 	}
 	if (!o)
 		return -ENODEV;
+	/* mprotect() mustn't make writable what mmap() refuses */
+	if ((r->flags & VMF_SHARED) && o->ops->write_sealed && o->ops->write_sealed(o))
+		r->flags &= ~VMF_MAYWRITE;
 	r->obj = o;
 	r->file = f;
 	return 0;

@@ -7,7 +7,8 @@
  * An absolute sleep on CLOCK_REALTIME is turned into a monotonic deadline; a host clock set back
  * meanwhile is noticed at its end and slept off, one set forward isn't noticed before.
  *
- * Sleeping on CPU clocks isn't supported (EOPNOTSUPP).
+ * On the CPU clock of the caller's process, a CPU timer (cputimer.h) ends the sleep; on those of other
+ * processes and threads it isn't supported (EOPNOTSUPP).
  */
 #include "sentry/time/nanosleep.h"
 
@@ -18,6 +19,7 @@
 #include "sentry/kernel/task.h"
 #include "sentry/mm/usermem.h"
 #include "sentry/time/clock.h"
+#include "sentry/time/cputimer.h"
 
 static bool is_realtime(int clock)
 {
@@ -60,9 +62,83 @@ static long relative(struct task *t, int clock, int64_t deadline_ns, gaddr_t rem
 	return -ERESTART_RESTARTBLOCK;
 }
 
+/* ---- CPU time of the process ---- */
+
+struct cpu_sleep {
+	struct cputimer timer;
+	struct task *task;
+	_Atomic bool done;
+};
+
+static int cpu_sleep_over(struct cputimer *ct, struct tgroup *tg, int64_t now_ns)
+{
+	struct cpu_sleep *s = container_of(ct, struct cpu_sleep, timer);
+
+	(void)tg;
+	(void)now_ns;
+	ct->expires_ns = INT64_MAX;
+	atomic_store(&s->done, true);
+	task_wake(s->task);
+	return 0;
+}
+
+/* Until the process has used @until_ns of CPU time. */
+static long cpu_sleep_until(struct task *t, int64_t until_ns)
+{
+	struct cpu_sleep s = { .task = t };
+	long r = 0;
+
+	cputimer_init(&s.timer, CPUTIMER_PROF, NULL, cpu_sleep_over);
+	cputimer_set(t->tg, &s.timer, until_ns);
+	for (;;) {
+		task_sleep_prepare(t);
+		if (atomic_load(&s.done) || r < 0)
+			break;
+		r = task_sleep(t, DEADLINE_NONE);
+	}
+	cputimer_remove(t->tg, &s.timer); /* takes the lock that the callback runs under */
+	return atomic_load(&s.done) ? 0 : r;
+}
+
+static long cpu_relative(struct task *t, int clock, int64_t until_ns, gaddr_t rem)
+{
+	long r = cpu_sleep_until(t, until_ns);
+	struct l_timespec left;
+	int64_t ns;
+
+	if (r != -ERESTARTSYS)
+		return r;
+	ns = until_ns - tgroup_cpu_ns(t->tg, CPUTIMER_PROF);
+	if (ns <= 0)
+		return 0;
+	left = ns_to_timespec(ns);
+	if (!gaddr_is_null(rem) && copyout_obj(t, rem, &left) < 0)
+		return -EFAULT;
+	t->restart.fn = restart_nanosleep;
+	t->restart.nanosleep.clock = clock;
+	t->restart.nanosleep.deadline_ns = until_ns;
+	t->restart.nanosleep.rem = rem;
+	return -ERESTART_RESTARTBLOCK;
+}
+
+static long cpu_nanosleep(struct task *t, bool abstime, int64_t ns, gaddr_t rem)
+{
+	long r;
+
+	if (!abstime)
+		return cpu_relative(t, CLOCK_PROCESS_CPUTIME_ID,
+				    deadline_after(tgroup_cpu_ns(t->tg, CPUTIMER_PROF), ns), rem);
+	r = cpu_sleep_until(t, ns);
+	return r == -ERESTARTSYS ? -ERESTARTNOHAND : r;
+}
+
 static long restart_nanosleep(struct task *t)
 {
 	struct restart_block rb = t->restart;
+
+	if (rb.nanosleep.clock == CLOCK_PROCESS_CPUTIME_ID)
+		return cpu_relative(t, rb.nanosleep.clock, rb.nanosleep.deadline_ns,
+				    rb.nanosleep.rem);
 
 	return relative(t, rb.nanosleep.clock, rb.nanosleep.deadline_ns, rb.nanosleep.rem);
 }
@@ -84,7 +160,9 @@ static long absolute(struct task *t, int clock, int64_t ns)
 
 long clock_nanosleep_ns(struct task *t, int clock, bool abstime, int64_t ns, gaddr_t rem)
 {
-	if (clock < 0 || clock == CLOCK_PROCESS_CPUTIME_ID)
+	if (clock == CLOCK_PROCESS_CPUTIME_ID)
+		return cpu_nanosleep(t, abstime, ns, rem);
+	if (clock < 0)
 		return -EOPNOTSUPP;
 	if (abstime)
 		return absolute(t, clock, ns);

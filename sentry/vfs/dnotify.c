@@ -37,7 +37,7 @@ static uint32_t mask_of(unsigned dn)
 		{ DN_MODIFY, IN_MODIFY },
 		{ DN_CREATE, IN_CREATE | IN_MOVED_TO },
 		{ DN_DELETE, IN_DELETE | IN_MOVED_FROM },
-		{ DN_RENAME, IN_MOVED_FROM },
+		{ DN_RENAME, NOTIFY_DN_RENAME },
 		{ DN_ATTRIB, IN_ATTRIB },
 	};
 	uint32_t in = 0;

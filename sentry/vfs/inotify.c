@@ -142,6 +142,9 @@ static void tell_locked(struct inode *inode, uint32_t mask, uint32_t cookie, con
 
 	if (!m)
 		return;
+	/* inotify never told that the object itself is a directory (Linux keeps it so for its users). */
+	if (what & (IN_MOVE_SELF | IN_DELETE_SELF))
+		extra = 0;
 	list_for_each_safe(w, tmp, &m->watches, inode_node) {
 		if (!(w->mask & what))
 			continue;
@@ -151,7 +154,7 @@ static void tell_locked(struct inode *inode, uint32_t mask, uint32_t cookie, con
 		if (w->mask & IN_ONESHOT)
 			list_add_tail(oneshot, &w->oneshot_node);
 	}
-	dnotify_tell_locked(m, what);
+	dnotify_tell_locked(m, mask & (IN_ALL_EVENTS | NOTIFY_DN_RENAME));
 }
 
 static void tell(struct inode *inode, uint32_t mask, uint32_t cookie, const char *name, bool excl)

@@ -181,7 +181,7 @@ static void inotify_show_fdinfo(struct file *f, struct seqbuf *out)
 		seq_printf(out, "inotify wd:%x ino:%llx sdev:%llx mask:%x ignored_mask:0\n",
 			   (unsigned)w->wd, (unsigned long long)w->inode->ino,
 			   (unsigned long long)(w->inode->sb ? w->inode->sb->dev : 0),
-			   w->mask & IN_ALL_EVENTS);
+			   w->mask & (IN_ALL_EVENTS | IN_EXCL_UNLINK | IN_ONESHOT));
 }
 
 static const struct file_ops inotify_fops = {

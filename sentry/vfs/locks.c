@@ -227,6 +227,21 @@ static bool deadlock_locked(const void *owner, const void *holder)
 	return false;
 }
 
+/* Behind the owner's locks that start before it: F_GETLK tells the first one in the way. */
+static void insert_sorted_locked(struct file_lock_ctx *ctx, const struct file_lock *want)
+{
+	struct list *before = &ctx->range;
+	struct file_lock *l;
+
+	list_for_each(l, &ctx->range, node) {
+		if (l->owner == want->owner && l->kind == want->kind && l->start > want->start) {
+			before = &l->node;
+			break;
+		}
+	}
+	list_add_tail(before, &lock_new_locked(want)->node);
+}
+
 /*
  * Sets @want over whatever its owner had there: what lies inside is replaced, what sticks out stays,
  * and neighbours of the same type grow together.
@@ -263,7 +278,7 @@ static void set_range_locked(struct file_lock_ctx *ctx, const struct file_lock *
 		}
 	}
 	if (want->type != F_UNLCK)
-		list_add_tail(&ctx->range, &lock_new_locked(&merged)->node);
+		insert_sorted_locked(ctx, &merged);
 }
 
 /* 0, -EAGAIN, -EDEADLK (only when @b: the caller is about to wait), -ENOLCK. */

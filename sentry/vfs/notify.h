@@ -15,6 +15,9 @@ struct files;
 #define INOTIFY_MAX_INSTANCES 128   /* fs.inotify.max_user_instances */
 #define INOTIFY_MAX_WATCHES 65536   /* fs.inotify.max_user_watches */
 
+/* In masks of the kernel only: a rename within one directory, which dnotify tells apart. No IN_* has this bit. */
+#define NOTIFY_DN_RENAME 0x08000000u
+
 void notify_init(void);
 /* inotify_init1(2) without the descriptor: err_ptr(-EMFILE) over the user's limit. */
 struct file *inotify_create(struct task *t, unsigned flags);

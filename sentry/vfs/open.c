@@ -186,6 +186,8 @@ static struct file *finish_open(struct task *t, const struct path *p, unsigned f
 	struct file *f = file_open_path(t, p, flags, c);
 	if (is_err(f))
 		return f;
+	if (created)
+		f->fmode |= FMODE_CREATED; /* nobody else has the file yet */
 	notify_file(f, IN_OPEN); /* before IN_MODIFY, as since Linux 6.8 */
 	if ((flags & O_TRUNC) && S_ISREG(inode->mode) && !created) {
 		struct iattr a = { .valid = ATTR_SIZE | ATTR_OPEN };

@@ -154,9 +154,14 @@ static void notify_moved(struct dentry *d, struct nameidata *from,
 	char oldname[NAME_MAX_G + 1], newname[NAME_MAX_G + 1];
 	uint32_t cookie = notify_next_cookie();
 
+	uint32_t out = IN_MOVED_FROM;
+
 	qname_copy(&from->last, oldname);
 	qname_copy(&to->last, newname);
-	notify_dir(dentry_inode(from->path.dentry), oldname, IN_MOVED_FROM, cookie, isdir);
+	/* man 2 fcntl: DN_RENAME is a rename within the directory */
+	if (from->path.dentry == to->path.dentry)
+		out |= NOTIFY_DN_RENAME;
+	notify_dir(dentry_inode(from->path.dentry), oldname, out, cookie, isdir);
 	notify_dir(dentry_inode(to->path.dentry), newname, IN_MOVED_TO, cookie, isdir);
 	notify_inode(dentry_inode(d), IN_MOVE_SELF);
 }

@@ -355,6 +355,7 @@ struct file_ops {
 #define FMODE_EXEC 4u
 #define FMODE_PATH 8u    /* O_PATH: no I/O */
 #define FMODE_STREAM 16u /* no position */
+#define FMODE_CREATED 32u /* its open made the file (F_CREATED_QUERY) */
 
 struct fown { /* F_SETOWN, F_SETSIG */
 	struct pid *pid; /* reference or NULL */

@@ -143,9 +143,10 @@ echo "status $?"
 (set -e; trap 'echo "bye $?"' EXIT; false; echo not reached)
 echo "set -e $?"
 # a signal while wait sleeps: wait returns at once, the trap runs
+# (sleeps around it: bash sleeps on if a signal comes as wait begins, or together with a SIGCHLD)
 sleep 30 &
 victim=$!
-(wait_for in_state $$ S; kill -USR1 $$) &
+(sleep 0.5; kill -USR1 $$; sleep 0.5) &
 helper=$!
 wait "$victim"
 echo "wait was interrupted: $(kill -l $?)"
@@ -162,10 +163,10 @@ sleep 0.2
 kill -HUP $reader
 wait $reader
 echo "reader $?"
-for sig in ABRT ALRM BUS FPE HUP ILL INT KILL PIPE PROF QUIT RTMIN+3 SEGV SYS TERM TRAP USR1 VTALRM XCPU; do
-	bash -c "ulimit -c 0; kill -$sig \$\$; sleep 5" 2>/dev/null
+for sig in ABRT ALRM BUS FPE HUP ILL KILL PIPE PROF RTMIN+3 SEGV SYS TERM TRAP USR1 VTALRM XCPU; do
+	bash -c "ulimit -c 0; kill -$sig \$\$; sleep 5"
 	echo -n "$sig:$? "
-done
+done 2>/dev/null
 echo
 trap - USR1 USR2
 
@@ -200,25 +201,28 @@ other=$!
 wait_for grep -q renamed "/proc/$other/cmdline" && tr '\0' ' ' <"/proc/$other/cmdline" && echo
 kill -STOP $other && wait_for in_state $other T && echo stopped
 kill -CONT $other && wait_for in_state $other S && echo continued
-kill -KILL $other
-wait $other 2>/dev/null
+{ kill -KILL $other; wait $other; } 2>/dev/null
 echo "killed $?"
 orphan=$(bash -c 'sleep 30 >/dev/null & echo $!')
 kill -0 "$orphan" && echo "the orphan lives" && kill "$orphan" && wait_for eval '! kill -0 $orphan 2>/dev/null'
 
 section job control
+jobs >/dev/null # what has ended is forgotten, so numbers begin again
 set -m
 sleep 30 | cat | wc -c &
+tail=$!
 jobs | sed 's/[0-9]\{3,\}//g; s/  */ /g'
-group=$(ps -o pgid= -p $! | tr -d ' ')
+group=$(ps -o pgid= -p $tail | tr -d ' ')
 check 'a pipeline is one group' 3 "$(ps -eo pgid= | grep -cw "$group")"
 kill -STOP -- "-$group"
 wait_for in_state "$group" T
 jobs -s %1 >/dev/null && jobs | grep -c Stopped
 bg %1 >/dev/null
 jobs -r | grep -c Running
+# the shell tells of a dead job here or later, as it happens to notice: nobody listens
+exec 8>&2 2>/dev/null
 kill -TERM -- "-$group"
-wait %1 2>/dev/null
+wait $tail
 echo "the job ended with $?"
 sleep 0.2 &
 fg %% >/dev/null && echo "foreground $?"
@@ -229,11 +233,11 @@ fg %% >/dev/null
 echo "resumed by fg $?"
 (sleep 30) & (sleep 30) &
 echo "running $(jobs -r | wc -l)"
-kill %1 %2 2>/dev/null || kill $(jobs -p)
-wait 2>/dev/null
-disown -a
+kill $(jobs -p)
+wait
 echo "jobs left $(jobs | wc -l)"
 set +m
+exec 2>&8 8>&-
 
 section coprocesses and fifos
 coproc CALC { while read -r expr; do echo $((expr)); done; }
@@ -259,7 +263,7 @@ declare -a list=(5 3 9 1)
 list+=(7) && unset 'list[1]'
 echo "${#list[@]} ${!list[*]} ${list[*]: -1} $(printf '%s\n' "${list[@]}" | sort -n | xargs)"
 declare -A words
-for w in the cat the dog the end; do ((words[$w]++)); done
+for w in the cat the dog the end; do words[$w]=$((${words[$w]-0} + 1)); done
 for w in "${!words[@]}"; do echo "$w ${words[$w]}"; done | sort
 mapfile -t lines < <(seq 3 3 12) && echo "${lines[@]/#/n}"
 declare -i n=017 && n+=1 && echo "$n $((n ** 3 % 7)) $((0x1f ^ 2#1010)) $((n > 5 ? 1 : 0)) $((-7 / 2)) $((~0))"
@@ -288,7 +292,7 @@ exec 7<>gone && rm gone && echo unlinked >&7 && cat "/proc/$$/fd/7" && readlink 
 (cd copy && tar cf - .) | (mkdir into && cd into && tar xf - && find . | sort | md5sum)
 split -b 1000 -d <(seq 2000) part. && cat part.* | cmp - <(seq 2000) && ls part.* | wc -l
 comm -12 <(seq 1 2 20) <(seq 1 3 20 | sort) 2>/dev/null | xargs
-join <(printf '1 a\n2 b\n') <(printf '1 x\n2 y\n') | column -t
+join <(printf '1 a\n2 b\n') <(printf '1 x\n2 y\n')
 seq 12 | pr -3t | expand | sed 's/  */ /g'
 
 section environment and limits
@@ -298,7 +302,7 @@ env -i X=1 Y="two words" bash -c 'echo "$X $Y ${HOME-no home}"'
 nice -n 7 nice
 timeout 0.3 sleep 30
 echo "timeout $?"
-timeout -s KILL 0.3 bash -c 'trap "" TERM; sleep 30' 2>/dev/null
+{ timeout -s KILL 0.3 bash -c 'trap "" TERM; sleep 30'; } 2>/dev/null
 echo "timeout kill $?"
 setsid bash -c 'echo "a session of its own: $(($(ps -o sid= -p $$) == $$))"'
 cd / && pwd -P && cd "$OLDPWD" && dirs -l | sed 's,/tmp/long.*,here,'

@@ -2,6 +2,8 @@
 /* POSIX message queues. */
 #include "harness.h"
 
+#include <sys/mount.h>
+#include <sched.h>
 #include <mqueue.h>
 #include <poll.h>
 #include <time.h>
@@ -133,6 +135,33 @@ TEST(notify_by_signal)
 	CHECK(notified == 0);
 	CHECK(mq_notify(q, &ev) == 0 && mq_notify(q, NULL) == 0);
 	mq_unlink(NAME);
+}
+
+/* The queues go with their namespace, also while someone still has one open or the file system mounted. */
+TEST(mq_namespace_exit)
+{
+	for (int i = 0; i < 6; i++) {
+		int st;
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			struct mq_attr a = { .mq_maxmsg = 1, .mq_msgsize = 1 };
+
+			if (unshare(CLONE_NEWIPC | CLONE_NEWNS) < 0)
+				_exit(errno == EPERM ? TEST_SKIPPED : 1);
+			CHECK(syscall(SYS_mq_open, "ns_exit", O_RDWR | O_CREAT | O_EXCL, 0600, &a) >= 0);
+			if (i & 1)
+				CHECK(mount("mqueue", "/tmp", "mqueue", 0, NULL) == 0);
+			if (i & 2)
+				CHECK(unshare(CLONE_NEWIPC) == 0);
+			_exit(0);
+		}
+		CHECK(waitpid(pid, &st, 0) == pid && WIFEXITED(st));
+		if (WEXITSTATUS(st) == TEST_SKIPPED)
+			SKIP("no namespaces here");
+		CHECK(WEXITSTATUS(st) == 0);
+	}
 }
 
 TEST_MAIN

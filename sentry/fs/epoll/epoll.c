@@ -48,23 +48,26 @@ struct epoll *epoll_of_file(const struct file *f)
 
 /*
  * Wakes who waits for the epoll: all that aren't exclusive and one exclusive waiter. waitq_wake() can't
- * serve, as this runs inside the wake-up of another wait queue (same rank).
+ * serve, as this runs inside the wake-up of another wait queue (same rank). True: somebody waited.
  */
-static void wake_up(struct epoll *ep)
+static bool wake_up(struct epoll *ep)
 {
 	struct waiter *w, *tmp;
+	bool any = false;
 
 	if (waitq_empty(&ep->wq))
-		return;
+		return false;
 	mutex_lock_nested(&ep->wq.mu);
 	list_for_each_safe (w, tmp, &ep->wq.waiters, node) {
 		if (!(w->mask & (EPOLLIN | EPOLLRDNORM)))
 			continue;
 		w->wake(w, EPOLLIN | EPOLLRDNORM);
+		any = true;
 		if (w->exclusive)
 			break;
 	}
 	mutex_unlock(&ep->wq.mu);
+	return any;
 }
 
 static bool enqueue(struct epoll *ep, struct epitem *it)
@@ -84,7 +87,8 @@ static void item_wake(struct waiter *w, uint32_t events)
 
 	(void)events;
 	enqueue(it->ep, it);
-	wake_up(it->ep);
+	/* EPOLLEXCLUSIVE: the event is this one's only if somebody waits for it here */
+	w->took = wake_up(it->ep);
 }
 
 static bool has_ready(struct epoll *ep)
@@ -154,7 +158,7 @@ static long item_add_locked(struct epoll *ep, struct file *tf, int fd, const str
 	it->data = ev->data;
 	it->wq = file_waitq(tf);
 	it->w = (struct waiter){ .mask = wake_mask(it->events),
-				 .exclusive = ev->events & EPOLLEXCLUSIVE,
+				 .once = ev->events & EPOLLEXCLUSIVE,
 				 .wake = item_wake };
 	list_init(&it->w.node);
 	list_init(&it->ready_node);

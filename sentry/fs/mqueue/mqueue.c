@@ -172,14 +172,16 @@ ssize_t mqueue_receive(struct task *t, struct file *f, size_t size, int64_t dead
 	return len;
 }
 
+bool mqueue_notify_ok(const struct l_sigevent *ev)
+{
+	return ev->notify == SIGEV_NONE ||
+	       (ev->notify == SIGEV_SIGNAL && ev->signo >= 0 && ev->signo <= NSIG_GUEST);
+}
+
 long mqueue_notify(struct task *t, struct file *f, const struct l_sigevent *ev)
 {
 	struct mq *q = mq_of(f->inode);
 
-	if (ev && ev->notify != SIGEV_NONE && ev->notify != SIGEV_SIGNAL)
-		return -EINVAL;
-	if (ev && ev->notify == SIGEV_SIGNAL && (ev->signo < 0 || ev->signo > NSIG_GUEST))
-		return -EINVAL;
 	AUTO_LOCK(&q->mu);
 	if (!ev) {
 		if (q->notify_pid == t->tg->pid)

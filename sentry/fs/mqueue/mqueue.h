@@ -40,6 +40,8 @@ long mqueue_send(struct task *t, struct file *f, void *buf, size_t len, unsigned
 /* *ret_buf: heap, the caller's. Length or -errno. */
 ssize_t mqueue_receive(struct task *t, struct file *f, size_t size, int64_t deadline_ns,
 		       void **ret_buf, unsigned *ret_prio);
+/* A request that mqueue_notify() serves. */
+bool mqueue_notify_ok(const struct l_sigevent *ev);
 /* @ev NULL: takes the caller's registration back. */
 long mqueue_notify(struct task *t, struct file *f, const struct l_sigevent *ev);
 void mqueue_getattr(struct file *f, struct l_mq_attr *ret);

@@ -291,6 +291,7 @@ static const struct pfs_node root_nodes[] = {
 	PROC_TEXT("buddyinfo", ""),
 	PROC_TEXT("cmdline", "BOOT_IMAGE=holdfast\n"),
 	PROC_TEXT("consoles", ""),
+	PROC_FILE("config.gz", proc_show_config),
 	PROC_FILE("cpuinfo", proc_show_cpuinfo),
 	PROC_TEXT("crypto", ""),
 	PROC_FILE("devices", show_devices),

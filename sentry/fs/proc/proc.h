@@ -4,6 +4,7 @@
 #define SENTRY_FS_PROC_PROC_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct file;
 struct pid;
@@ -14,5 +15,8 @@ void proc_init(void);
 /* The process whose /proc/PID directory @f is, for pidfd_send_signal(2) and friends: borrowed from @f, or
  * NULL. */
 struct pid *proc_dir_pid(struct file *f);
+
+/* RAM of the sandbox in bytes. */
+uint64_t proc_mem_total(void);
 
 #endif

@@ -2,8 +2,9 @@
 /*
  * /proc/sys (man 5 proc_sys): what programs read there, and the few that they write.
  *
- * Three kinds: constants, which say how this kernel behaves; host and domain name, which live in the UTS
- * namespace; and stored values, which a privileged guest may set and read back. A stored value acts
+ * Four kinds: constants, which say how this kernel behaves; host and domain name, which live in the UTS
+ * namespace; the limits of SysV messages and shared memory, which are obeyed; and stored values, which a
+ * privileged guest may set and read back. A stored value acts
  * nowhere but in what is read back: they are kept so that set-up scripts succeed (see README.md). Stored values are the sandbox's, not a namespace's.
  *
  * Locking: stored values are single atomic words.
@@ -46,10 +47,12 @@ static ssize_t store_number(struct task *t, struct pfs_inode *pi, char *buf, siz
 #define STORED(id, n, lo, hi)                                                            \
 	{ .name = (n), .mode = S_IFREG | 0644, .show = show_number, .store = store_number, \
 	  .data = &(const struct sysctl){ &values[id], lo, hi } }
+#define SYSV_LIMIT(field, hi)                                                               \
+	{ .name = #field, .mode = S_IFREG | 0644, .show = show_number, .store = store_number, \
+	  .data = &(const struct sysctl){ &sysv_limits.field, 0, hi } }
 
 enum {
-	V_CORE_USES_PID, V_PRINTK_RATE, V_RANDOMIZE, V_SHMMAX, V_SHMALL, V_SHMMNI, V_MSGMAX, V_MSGMNB,
-	V_MSGMNI, V_PID_MAX, V_THREADS_MAX, V_PANIC, V_PANIC_OOPS, V_SYSRQ, V_SCHED_AUTO, V_SCHED_RT,
+	V_CORE_USES_PID, V_PRINTK_RATE, V_RANDOMIZE, V_PID_MAX, V_THREADS_MAX, V_PANIC, V_PANIC_OOPS, V_SYSRQ, V_SCHED_AUTO, V_SCHED_RT,
 	V_SCHED_RTP, V_DMESG, V_KPTR, V_PERF, V_BPF, V_PTRACE, V_HUNG, V_OVERCOMMIT, V_OVERRATIO,
 	V_MAPCOUNT, V_SWAPPINESS, V_DIRTY, V_DIRTYBG, V_DIRTYEXP, V_DIRTYWB, V_DROP, V_MINFREE, V_VFSCP,
 	V_OOMKILLALLOC, V_NRHUGE, V_MMAPMIN, V_COMPACT, V_FILEMAX, V_NROPEN, V_PIPEMAX, V_PIPEHARD,
@@ -64,9 +67,7 @@ enum {
 };
 
 static _Atomic int64_t values[V_COUNT] = {
-	[V_RANDOMIZE] = 2, [V_PRINTK_RATE] = 5, [V_SHMMAX] = (int64_t)SHMMAX_G,
-	[V_SHMALL] = (int64_t)SHMALL_G, [V_SHMMNI] = SHMMNI_G, [V_MSGMAX] = MSGMAX_G,
-	[V_MSGMNB] = MSGMNB_G, [V_MSGMNI] = MSGMNI_G, [V_PID_MAX] = PID_MAX_DEFAULT,
+	[V_RANDOMIZE] = 2, [V_PRINTK_RATE] = 5, [V_PID_MAX] = PID_MAX_DEFAULT,
 	[V_THREADS_MAX] = 127000, [V_SCHED_RT] = 950000, [V_SCHED_RTP] = 1000000, [V_DMESG] = 1,
 	[V_KPTR] = 1, [V_PERF] = 3, [V_BPF] = 2, [V_PTRACE] = 0, [V_OVERCOMMIT] = 0, [V_OVERRATIO] = 50,
 	[V_MAPCOUNT] = 65530, [V_SWAPPINESS] = 60, [V_DIRTY] = 20, [V_DIRTYBG] = 10,
@@ -186,6 +187,21 @@ static int show_ns_last_pid(struct pfs_inode *pi, struct seqbuf *out)
 	return 0;
 }
 
+/* man 5 proc_sys_kernel: the next number given out in this namespace follows it. */
+static ssize_t store_ns_last_pid(struct task *t, struct pfs_inode *pi, char *buf, size_t len)
+{
+	struct pidns *ns = proc_pidns(pi);
+	int64_t v;
+
+	if (t && !cred_capable_in(task_cred(t), ns->userns, CAP_SYS_ADMIN) &&
+	    !cred_capable_in(task_cred(t), ns->userns, CAP_CHECKPOINT_RESTORE))
+		return -EPERM;
+	if (pfs_parse(buf, 0, PID_MAX_DEFAULT, &v))
+		return -EINVAL;
+	pidns_set_last(ns, (pid_t)v);
+	return (ssize_t)len;
+}
+
 /* Open descriptions aren't counted; allocated is what the limit says at most. */
 static int show_file_nr(struct pfs_inode *pi, struct seqbuf *out)
 {
@@ -260,11 +276,12 @@ static const struct pfs_node kernel_nodes[] = {
 	STORED(V_HUNG, "hung_task_timeout_secs", 0, I32),
 	PROC_DIR("keys", keys_nodes),
 	STORED(V_KPTR, "kptr_restrict", 0, 2),
-	STORED(V_MSGMAX, "msgmax", 0, I32),
-	STORED(V_MSGMNB, "msgmnb", 0, I32),
-	STORED(V_MSGMNI, "msgmni", 0, I32),
+	SYSV_LIMIT(msgmax, I32),
+	SYSV_LIMIT(msgmnb, I32),
+	SYSV_LIMIT(msgmni, 32768),
 	CONST("ngroups_max", "65536"),
-	FILE_SHOW("ns_last_pid", show_ns_last_pid),
+	{ .name = "ns_last_pid", .mode = S_IFREG | 0666, .show = show_ns_last_pid,
+	  .store = store_ns_last_pid },
 	CONST("osrelease", KERNEL_RELEASE),
 	CONST("ostype", KERNEL_SYSNAME),
 	CONST("overflowgid", "65534"),
@@ -284,9 +301,9 @@ static const struct pfs_node kernel_nodes[] = {
 	STORED(V_SCHED_RT, "sched_rt_runtime_us", -1, I32),
 	PROC_DIR("seccomp", seccomp_nodes),
 	CONST("sem", "32000\t1024000\t500\t32000"),
-	STORED(V_SHMALL, "shmall", 0, I64),
-	STORED(V_SHMMAX, "shmmax", 0, I64),
-	STORED(V_SHMMNI, "shmmni", 0, 32768),
+	SYSV_LIMIT(shmall, I64),
+	SYSV_LIMIT(shmmax, I64),
+	SYSV_LIMIT(shmmni, 32768),
 	STORED(V_SYSRQ, "sysrq", 0, 511),
 	CONST("tainted", "0"),
 	STORED(V_THREADS_MAX, "threads-max", 1, I32),

@@ -9,6 +9,9 @@
  * beforehand, in ->mmap (file.c).
  */
 #include "base/alloc.h"
+
+#include <linux/fcntl.h>
+
 #include "sentry/fs/tmpfs/priv.h"
 
 static struct tm_file *FILE_OF(struct vm_object *o)
@@ -115,10 +118,18 @@ static void object_unmapped(struct vm_object *o, struct mm *mm, gaddr_t addr, ui
 		f->writable_maps--;
 }
 
+static bool object_write_sealed(struct vm_object *o)
+{
+	struct tm_file *f = FILE_OF(o);
+
+	return READ_ONCE(f->seals) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
+}
+
 const struct vm_object_ops tm_object_ops = {
 	.get = object_get,
 	.put = object_put,
 	.translate = object_translate,
+	.write_sealed = object_write_sealed,
 	.mapped = object_mapped,
 	.unmapped = object_unmapped,
 };
