@@ -107,11 +107,25 @@ void ptrace_clone_locked(struct task *t, struct task *child, int event)
 
 /* ---- stopping ---- */
 
+/*
+ * Linux' JOBCTL_TRAP_NOTIFY: the group stopped or went on after this stop began. A seized tracee stops once more to
+ * tell its tracer. Read without sighand's lock: whoever changes group_stop wakes us afterwards.
+ */
+bool ptrace_group_changed_locked(const struct task *t)
+{
+	const struct ptrace_state *pt = t->ptrace;
+
+	mutex_assert_held(&kernel.tasks_mu);
+	return pt && pt->seized && pt->stop_code >> 8 == PTRACE_EVENT_STOP &&
+	       (pt->kind == PT_STOP_GROUP) != READ_ONCE(t->tg->group_stop);
+}
+
 static bool resumed(struct task *t)
 {
 	AUTO_LOCK(&kernel.tasks_mu);
 
-	return !t->ptrace || !t->ptrace->stopped;
+	return !t->ptrace || !t->ptrace->stopped ||
+	       (t->ptrace->listening && ptrace_group_changed_locked(t));
 }
 
 /* PTRACE_EVENT_EXIT: the task is exiting anyway, only a SIGKILL hurries it. */
@@ -186,7 +200,10 @@ static int ptrace_stop(struct task *t, const struct stop *s)
 	mutex_lock(&kernel.tasks_mu);
 	sig = t->ptrace_resume_sig;
 	if (t->ptrace) {
+		if (s->kind == PT_STOP_GROUP && ptrace_group_changed_locked(t))
+			t->ptrace->interrupt = true; /* a stop with SIGTRAP tells of it */
 		t->ptrace->stopped = false;
+		t->ptrace->listening = false;
 		t->ptrace->info = NULL;
 		if (t->ptrace->fp_dirty)
 			load = t->ptrace->fp;

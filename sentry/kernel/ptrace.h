@@ -93,6 +93,9 @@ void ptrace_event(struct task *t, int event, uint64_t msg);
 bool ptrace_event_enabled(struct task *t, int event);
 /* After a successful exec: PTRACE_EVENT_EXEC, or the historic SIGTRAP. @old_tid: former tid. */
 void ptrace_exec_done(struct task *t, uint64_t old_tid);
+/* Has the group-stop ended, or begun, since the PTRACE_EVENT_STOP that seized @t is in? tasks_mu held. */
+bool ptrace_group_changed_locked(const struct task *t);
+
 /* Seccomp's RET_TRACE. False: nobody listens (the call fails with ENOSYS), or it is to be skipped. */
 bool ptrace_seccomp_stop(struct task *t, uint16_t data);
 /* Stops asked for by PTRACE_INTERRUPT, and new children that start stopped. Loop's top. */

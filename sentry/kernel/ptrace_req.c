@@ -131,6 +131,8 @@ static long listen(struct task *c)
 	    c->ptrace->stop_code >> 8 != PTRACE_EVENT_STOP)
 		return -EIO;
 	c->ptrace->listening = true;
+	if (ptrace_group_changed_locked(c))
+		task_wake_killable(c);
 	return 0;
 }
 

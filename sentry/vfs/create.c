@@ -22,9 +22,12 @@
 
 struct new_node { /* what is to be made */
 	uint32_t mode; /* with type */
+	uint32_t umask;
 	dev_t rdev;
 	const char *target;  /* symlink */
 	struct inode *inode; /* link */
+	const struct path *old; /* link: where it is now */
+	bool tmpfile;           /* link: from O_TMPFILE */
 	uid_t uid;
 	gid_t gid;
 };
@@ -54,6 +57,28 @@ static struct inode *make(struct inode *dir, const char *name, const struct new_
 	}
 }
 
+/* fs.protected_hardlinks. */
+static bool safe_to_link(struct inode *inode, const struct cred *c)
+{
+	if (inode_owner_or_capable(inode, c))
+		return true;
+	if (!S_ISREG(inode->mode) || (inode->mode & S_ISUID))
+		return false;
+	if ((inode->mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		return false;
+	return inode_permission(inode, c, MAY_READ | MAY_WRITE) == 0;
+}
+
+static int check_link(const struct inode *dir, const struct new_node *n)
+{
+	if (n->inode->sb != dir->sb)
+		return -EXDEV;
+	if (S_ISDIR(n->inode->mode))
+		return -EPERM;
+	/* No name left: only O_TMPFILE files may get one again. */
+	return n->inode->nlink == 0 && !n->tmpfile ? -ENOENT : 0;
+}
+
 /* The missing name @d of @dir gets its node. Context: inode.mu of the directory. */
 static int make_locked(struct nameidata *nd, struct dentry *d, struct new_node *n)
 {
@@ -68,9 +93,16 @@ static int make_locked(struct nameidata *nd, struct dentry *d, struct new_node *
 		return -ENOENT;
 	if (path_is_ro(&nd->path))
 		return -EROFS;
+	if (n->inode && n->old->mnt != nd->path.mnt)
+		return -EXDEV;
+	if (n->inode && !safe_to_link(n->inode, nd->cred))
+		return -EPERM;
 	err = may_create(&nd->path, nd->cred);
+	if (!err && n->inode)
+		err = check_link(dir, n);
 	if (err)
 		return err;
+	n->mode = mode_prepare(dir, nd->cred, n->mode, n->umask);
 	if (!n->inode)
 		inode_new_owner(dir, nd->cred, &n->mode, &n->uid, &n->gid);
 	qname_copy(&nd->last, name);
@@ -139,7 +171,8 @@ long vfs_mkdir(struct task *t, int dirfd, const char *name, uint32_t mode)
 int vfs_mknod_path(struct task *t, int dirfd, const char *name, uint32_t mode, dev_t dev,
 		   struct path *ret)
 {
-	struct new_node n = { .mode = (mode & S_IFMT) | (mode & 07777 & ~fsctx_umask(t->fs)),
+	struct new_node n = { .mode = mode & (S_IFMT | 07777),
+			      .umask = fsctx_umask(t->fs),
 			      .rdev = dev };
 
 	return make_by_name(t, dirfd, name, &n, ret);
@@ -181,34 +214,6 @@ long vfs_symlink(struct task *t, const char *target, int dirfd, const char *name
 	return make_by_name(t, dirfd, name, &n, NULL);
 }
 
-/* fs.protected_hardlinks. */
-static bool safe_to_link(struct inode *inode, const struct cred *c)
-{
-	if (inode_owner_or_capable(inode, c))
-		return true;
-	if (!S_ISREG(inode->mode) || (inode->mode & S_ISUID))
-		return false;
-	if ((inode->mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
-		return false;
-	return inode_permission(inode, c, MAY_READ | MAY_WRITE) == 0;
-}
-
-static int check_link(struct nameidata *nd, const struct path *old, bool tmpfile_ok)
-{
-	struct inode *inode = dentry_inode(old->dentry);
-
-	if (old->mnt != nd->path.mnt || inode->sb != dentry_inode(nd->path.dentry)->sb)
-		return -EXDEV;
-	if (!safe_to_link(inode, nd->cred))
-		return -EPERM;
-	if (S_ISDIR(inode->mode))
-		return -EPERM;
-	/* No name left: only O_TMPFILE files may get one again. */
-	if (inode->nlink == 0 && !tmpfile_ok)
-		return -ENOENT;
-	return 0;
-}
-
 /* linkat(2). @flags: AT_SYMLINK_FOLLOW, AT_EMPTY_PATH, checked. */
 long vfs_link(struct task *t, int olddirfd, const char *oldname, int newdirfd, const char *newname,
 	      int flags)
@@ -230,13 +235,15 @@ long vfs_link(struct task *t, int olddirfd, const char *oldname, int newdirfd, c
 	err = nd_begin_parent(&nd, t, newdirfd, newname);
 	if (!err) {
 		struct inode *inode = dentry_inode(old.dentry);
-		struct new_node n = { .mode = inode->mode & S_IFMT, .inode = inode };
-		bool tmpfile = d_unlinked(old.dentry) && !old.dentry->deleted &&
-			       !old.dentry->nolink;
+		struct new_node n = {
+			.mode = inode->mode & S_IFMT,
+			.inode = inode,
+			.old = &old,
+			.tmpfile = d_unlinked(old.dentry) && !old.dentry->deleted &&
+				   !old.dentry->nolink,
+		};
 
-		err = nd.last_type != LAST_NORM ? -EEXIST : check_link(&nd, &old, tmpfile);
-		if (!err)
-			err = make_at(&nd, &n, NULL);
+		err = make_at(&nd, &n, NULL);
 		nd_end(&nd);
 	}
 	path_put(&old);

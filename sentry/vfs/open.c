@@ -222,7 +222,7 @@ static int create_locked(struct nameidata *nd, struct dentry *d, uint32_t mode)
 		return err;
 	if (!dir->ops->create)
 		return -EACCES;
-	mode = S_IFREG | (mode & 07777 & ~fsctx_umask(nd->t->fs));
+	mode = mode_prepare(dir, nd->cred, S_IFREG | (mode & 07777), fsctx_umask(nd->t->fs));
 	inode_new_owner(dir, nd->cred, &mode, &uid, &gid);
 	qname_copy(&nd->last, name);
 	struct inode *inode = dir->ops->create(dir, name, mode, uid, gid);
@@ -361,7 +361,7 @@ static struct file *open_tmpfile(struct task *t, const struct path *dir, unsigne
 		return err_ptr(err);
 	if (!di->ops->tmpfile)
 		return err_ptr(-EOPNOTSUPP);
-	mode = S_IFREG | (mode & 07777 & ~fsctx_umask(t->fs));
+	mode = mode_prepare(di, c, S_IFREG | (mode & 07777), fsctx_umask(t->fs));
 	inode_new_owner(di, c, &mode, &uid, &gid);
 	mutex_lock(&di->mu);
 	struct inode *inode = di->ops->tmpfile(di, mode, uid, gid);

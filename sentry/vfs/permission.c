@@ -120,7 +120,14 @@ void inode_new_owner(const struct inode *dir, const struct cred *c, uint32_t *mo
 	*gid = dir->gid;
 	if (S_ISDIR(*mode))
 		*mode |= S_ISGID;
-	else if ((*mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) &&
-		 !cred_in_group(c, dir->gid) && !cred_capable_inode(c, dir, CAP_FSETID))
-		*mode &= ~(uint32_t)S_ISGID;
+}
+
+uint32_t mode_prepare(const struct inode *dir, const struct cred *c, uint32_t mode, uint32_t umask)
+{
+	uint32_t exec_sgid = S_ISGID | S_IXGRP;
+
+	if (!S_ISDIR(mode) && (dir->mode & S_ISGID) && (mode & exec_sgid) == exec_sgid &&
+	    !cred_in_group(c, dir->gid) && !cred_capable_inode(c, dir, CAP_FSETID))
+		mode &= ~(uint32_t)S_ISGID;
+	return mode & ~umask;
 }

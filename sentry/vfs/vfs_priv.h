@@ -191,6 +191,9 @@ int may_delete(const struct path *dir, struct dentry *victim, const struct cred 
 /* Owner, gid and mode of something new in @dir: umask and setgid rule. */
 void inode_new_owner(const struct inode *dir, const struct cred *c, uint32_t *mode, uid_t *uid,
 		     gid_t *gid);
+/* The mode of a new file in @dir: without setgid where its creator couldn't give it for the directory's
+ * group. That is decided before the umask, which might hide the group's x (CVE-2021-4037). */
+uint32_t mode_prepare(const struct inode *dir, const struct cred *c, uint32_t mode, uint32_t umask);
 void touch_atime(const struct path *p, struct inode *inode);
 /* Setattr without checks, with notification. */
 int inode_apply_attr(const struct path *p, struct inode *inode, const struct iattr *attr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* fcntl(2) F_NOTIFY (dnotify), and the siginfo that F_SETSIG promises. */
+#include <sys/stat.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -108,6 +109,23 @@ TEST(sigio_names_the_descriptor)
 	CHECK(write(sv[1], "x", 1) == 1);
 	CHECK(next(&band, &code) == sv[0]);
 	CHECK(code == POLL_IN && band == (POLLIN | POLLRDNORM));
+}
+
+/* Out of or into a directory is a deletion or a creation there, no renaming (Linux 5.17). */
+TEST(rename_is_within_the_directory)
+{
+	long band;
+	int code;
+
+	enter_tmpdir();
+	block_rtmin();
+	make("a");
+	CHECK(mkdir("d", 0700) == 0);
+	int fd = watch(DN_RENAME | DN_MULTISHOT);
+	CHECK(rename("a", "d/a") == 0);
+	CHECK(next(&band, &code) == -1);
+	CHECK(rename("d", "e") == 0);
+	CHECK(next(&band, &code) == fd);
 }
 
 TEST_MAIN

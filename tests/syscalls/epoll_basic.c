@@ -156,4 +156,59 @@ TEST(epoll_wait_is_interrupted)
 	CHECK_ERRNO(epoll_wait(ep, &ev, 1, -1), EINTR); /* in spite of SA_RESTART */
 }
 
+/* Waits for @fd in an epoll of its own; exits with the number of events. */
+static pid_t exclusive_waiter(int fd, int timeout_ms)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct epoll_event ev;
+		int ep = epoll_create1(0);
+
+		CHECK(add(ep, fd, EPOLLIN | EPOLLET | EPOLLEXCLUSIVE) == 0);
+		_exit(epoll_wait(ep, &ev, 1, timeout_ms));
+	}
+	return pid;
+}
+
+TEST(epoll_exclusive_wakes_one)
+{
+	pid_t pid[3];
+	int p[2], st, woken = 0;
+
+	CHECK(pipe(p) == 0);
+	for (int i = 0; i < 3; i++)
+		pid[i] = exclusive_waiter(p[0], 1500);
+	usleep(500000);
+	CHECK(write(p[1], "x", 1) == 1);
+	for (int i = 0; i < 3; i++) {
+		CHECK(waitpid(pid[i], &st, 0) == pid[i] && WIFEXITED(st));
+		woken += WEXITSTATUS(st);
+	}
+	CHECK(woken == 1);
+}
+
+TEST(epoll_exclusive_hears_of_the_end)
+{
+	pid_t pid[2];
+	int p[2], st;
+
+	CHECK(pipe(p) == 0);
+	for (int i = 0; i < 2; i++) {
+		pid[i] = fork();
+		if (pid[i] == 0) {
+			struct epoll_event ev;
+			int ep = epoll_create1(0);
+
+			close(p[1]);
+			CHECK(add(ep, p[0], EPOLLIN | EPOLLET | EPOLLEXCLUSIVE) == 0);
+			_exit(epoll_wait(ep, &ev, 1, 5000) == 1 ? 0 : 1);
+		}
+	}
+	usleep(300000);
+	close(p[1]);
+	for (int i = 0; i < 2; i++)
+		CHECK(waitpid(pid[i], &st, 0) == pid[i] && st == 0);
+}
+
 TEST_MAIN

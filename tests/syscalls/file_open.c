@@ -227,4 +227,20 @@ TEST(write_drops_setuid_for_others)
 	CHECK_ERRNO(open("f", O_RDONLY | O_NOATIME), EPERM);
 }
 
+#ifndef F_CREATED_QUERY
+#define F_CREATED_QUERY (1024 + 4)
+#endif
+
+TEST(created_query)
+{
+	enter_tmpdir();
+	int made = open("f", O_CREAT | O_RDWR, 0600), found = open("f", O_CREAT | O_RDWR, 0600);
+	int r = fcntl(made, F_CREATED_QUERY);
+
+	if (r < 0 && errno == EINVAL)
+		SKIP("before Linux 6.12");
+	CHECK(r == 1);
+	CHECK(fcntl(found, F_CREATED_QUERY) == 0);
+}
+
 TEST_MAIN

@@ -133,4 +133,21 @@ TEST(futex_pi_mutex_is_handed_over)
 	CHECK(word[0] == 4);
 }
 
+#define MANY 40
+
+TEST(futex_requeue_wakes_as_many_as_asked)
+{
+	pthread_t th[MANY];
+
+	setup();
+	for (int i = 0; i < MANY; i++)
+		CHECK(pthread_create(&th[i], NULL, waiter, NULL) == 0);
+	usleep(300000);
+	CHECK(futex(word, FUTEX_CMP_REQUEUE_PRIVATE, 35, (void *)2, word + 1, 0) == 37);
+	CHECK(futex(word, FUTEX_WAKE_PRIVATE, MANY, NULL, NULL, 0) == MANY - 37);
+	CHECK(futex(word + 1, FUTEX_WAKE_PRIVATE, MANY, NULL, NULL, 0) == 2);
+	for (int i = 0; i < MANY; i++)
+		CHECK(pthread_join(th[i], NULL) == 0);
+}
+
 TEST_MAIN

@@ -154,4 +154,18 @@ TEST(arguments)
 	EXPECT(IN_CREATE, "g");
 }
 
+TEST(self_events_of_a_directory_lack_isdir)
+{
+	enter_tmpdir();
+	CHECK(mkdir("d", 0700) == 0);
+	start("d", IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB);
+	CHECK(rename("d", "e") == 0);
+	CHECK(chmod("e", 0711) == 0);
+	CHECK(rmdir("e") == 0);
+	EXPECT(IN_MOVE_SELF, "");
+	EXPECT(IN_ATTRIB | IN_ISDIR, "");
+	EXPECT(IN_DELETE_SELF, "");
+	EXPECT(IN_IGNORED, "");
+}
+
 TEST_MAIN

@@ -158,4 +158,22 @@ TEST(blocked_lock_is_interruptible)
 	CHECK(child(blocked_and_interrupted, fd) == 0);
 }
 
+static void sees_the_first(int fd)
+{
+	struct flock fl = { .l_type = F_WRLCK };
+
+	CHECK(fcntl(fd, F_GETLK, &fl) == 0);
+	CHECK(fl.l_type == F_RDLCK && fl.l_start == 1 && fl.l_len == 5);
+}
+
+/* Whatever the order in which they were taken. */
+TEST(getlk_tells_the_lowest_lock_in_the_way)
+{
+	enter_tmpdir();
+	int fd = make_file("f", "");
+	CHECK(lock(fd, F_SETLK, F_WRLCK, 10, 5) == 0);
+	CHECK(lock(fd, F_SETLK, F_RDLCK, 1, 5) == 0);
+	CHECK(child(sees_the_first, fd) == 0);
+}
+
 TEST_MAIN

@@ -157,4 +157,21 @@ TEST(seals_on_other_files_are_einval)
 	CHECK_ERRNO(fcntl(p[1], F_GET_SEALS), EINVAL);
 }
 
+/* Linux before 6.7 refuses the mapping, later ones let it be made, but never be written. */
+TEST(seal_write_holds_against_mprotect)
+{
+	int fd = memfd_create("x", MFD_ALLOW_SEALING);
+
+	CHECK(ftruncate(fd, 4096) == 0);
+	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0);
+	void *p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) {
+		CHECK(errno == EPERM);
+		return;
+	}
+	CHECK_ERRNO(mprotect(p, 4096, PROT_READ | PROT_WRITE), EACCES);
+	void *q = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+	CHECK(q != MAP_FAILED && mprotect(q, 4096, PROT_READ | PROT_WRITE) == 0);
+}
+
 TEST_MAIN

@@ -2,6 +2,7 @@
 /* splice(2), tee(2), vmsplice(2), sendfile(2), copy_file_range(2). */
 #include "harness.h"
 
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -92,6 +93,17 @@ TEST(copy_file_range_rules)
 	CHECK_ERRNO(copy_file_range(in, NULL, p[1], NULL, 5, 0), EINVAL);
 	int dir = open("/tmp", O_RDONLY);
 	CHECK_ERRNO(copy_file_range(dir, NULL, out, NULL, 5, 0), EISDIR);
+}
+
+TEST(sendfile_needs_a_writable_offset)
+{
+	int in = temp_file("abc"), out = temp_file("");
+	off_t *off = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(off != MAP_FAILED);
+	CHECK_ERRNO(sendfile(out, in, off, 1), EFAULT);
+	CHECK(lseek(in, 3, SEEK_SET) == 3);
+	CHECK_ERRNO(sendfile(out, in, off, 0), EFAULT);
 }
 
 TEST_MAIN

@@ -3,6 +3,7 @@
 #ifndef SENTRY_FS_MQUEUE_MQUEUE_H
 #define SENTRY_FS_MQUEUE_MQUEUE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
