@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests and counts them. usage: run.py quick|all|SUITE... [-k WORD]
 
-Suites: lint unit fuzz native syscalls escape runtime programs. A test program prints TAP; anything else
+Suites: lint unit fuzz native syscalls trap asan escape runtime programs. A test program prints TAP; anything else
 counts by its exit status. The last line is `N passed, N failed, N skipped`.
 """
 import os
@@ -150,6 +150,12 @@ def suite_asan():
         sandboxed("asan/" + platform, ASAN_BIN, platform, "syscalls", 600)
 
 
+def suite_trap():
+    """The platform that isn't the default: the same guests."""
+    sandboxed("syscalls/trap", BIN, "trap", "syscalls")
+    sandboxed("escape/trap", BIN, "trap", "escape")
+
+
 def suite_escape():
     for platform in PLATFORMS:
         sandboxed("escape/" + platform, BIN, platform, "escape")
@@ -179,7 +185,7 @@ def suite_programs():
 
 SUITES = {n[6:]: f for n, f in globals().items() if n.startswith("suite_")}
 SETS = {"quick": ["lint", "unit", "fuzz", "syscalls", "escape", "runtime"],
-        "all": ["lint", "unit", "fuzz", "native", "syscalls", "asan", "escape", "runtime", "programs"]}
+        "all": ["lint", "unit", "fuzz", "native", "syscalls", "trap", "asan", "escape", "runtime", "programs"]}
 
 
 def main(argv):

@@ -380,17 +380,33 @@ bool ptrace_seccomp_stop(struct task *t, uint16_t data)
 	return (int64_t)t->regs.orig_rax >= 0 && !atomic_load(&t->exiting);
 }
 
+static bool take_interrupt(struct task *t, bool *ret_group)
+{
+	AUTO_LOCK(&kernel.tasks_mu);
+
+	*ret_group = READ_ONCE(t->tg->group_stop);
+	if (!t->ptrace || !t->ptrace->interrupt ||
+	    (*ret_group && !READ_ONCE(t->stop_parked)))
+		return false;
+	t->ptrace->interrupt = false;
+	return true;
+}
+
+/*
+ * As Linux' do_jobctl_trap(): the stop carries the signal that has the group stopped, else SIGTRAP. A group-stop that
+ * this thread has yet to join reports itself.
+ */
 void ptrace_pending_stops(struct task *t)
 {
-	bool stop;
+	bool group = false;
 
-	mutex_lock(&kernel.tasks_mu);
-	stop = t->ptrace && t->ptrace->interrupt;
-	if (stop)
-		t->ptrace->interrupt = false;
-	mutex_unlock(&kernel.tasks_mu);
-	if (stop)
-		event_stop(t, PTRACE_EVENT_STOP, 0, PT_SYS_NONE);
+	/* again and again: what ends such a stop may ask for the next */
+	while (take_interrupt(t, &group)) {
+		if (group)
+			(void)ptrace_group_stop(t, READ_ONCE(t->tg->stop_signal));
+		else
+			event_stop(t, PTRACE_EVENT_STOP, 0, PT_SYS_NONE);
+	}
 }
 
 void ptrace_prepare_run(struct task *t)

@@ -125,8 +125,11 @@ void signal_stop_park(struct task *t)
 	for (;;) {
 		if (ptrace_active(t)) {
 			atomic_store(&t->state, TASK_RUNNING);
-			if (ptrace_group_stop(t, sig))
+			if (ptrace_group_stop(t, sig)) {
+				/* before a SIGCONT is delivered */
+				ptrace_pending_stops(t);
 				break;
+			}
 		}
 		task_sleep_prepare(t);
 		if (!stopped(t))

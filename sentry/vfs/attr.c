@@ -19,6 +19,7 @@
 #include "sentry/time/clock.h"
 #include "sentry/vfs/vfs_priv.h"
 
+#define MS_NOSYMFOLLOW_G 256 /* Linux 5.10; glibc 2.36 has no name for it */
 #define RELATIME_NS (24 * 3600 * NSEC_PER_SEC)
 
 static int fill_stat(struct inode *inode, const struct mount *mnt, const struct dentry *d,
@@ -311,6 +312,7 @@ int vfs_statfs(const struct path *p, struct inode *inode, struct statfs_g *ret)
 	} map[] = {
 		{ MS_NOSUID, 2 }, { MS_NODEV, 4 },	  { MS_NOEXEC, 8 },
 		{ MS_NOATIME, 1024 }, { MS_NODIRATIME, 2048 }, { MS_RELATIME, 4096 },
+		{ MS_NOSYMFOLLOW_G, 8192 },
 	};
 	struct super *sb = inode->sb;
 	int err;

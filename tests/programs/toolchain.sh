@@ -47,4 +47,26 @@ else (async () => {
 })();
 END
 	node /tmp/n.js'
+
+same debuggers '
+	cd /tmp; strace -f -o s bash -c "(echo child) | cat; exit 3"; echo $?; grep -c "exited with" s; grep -c "exited with 3" s
+	strace -e trace=write,kill,chdir -qq sh -c "cd /nothere; kill -USR1 \$\$" 2>&1 | sed "s/kill([0-9]*/kill(pid/; s/si_pid=[0-9]*/pid/" | tail -4
+	cat >a.c <<"END"
+#include <stdio.h>
+#include <pthread.h>
+static int total;
+static int twice(int x) { int y = x * 2; return y; }
+static void *thread(void *arg) { total += twice(*(int *)arg); return NULL; }
+int main(void) {
+	pthread_t t;
+	int n = 21;
+	pthread_create(&t, NULL, thread, &n);
+	pthread_join(t, NULL);
+	printf("%d\n", total);
+	return *(volatile int *)0;
+}
+END
+	gcc -g -pthread a.c -o a 2>/dev/null && gdb -q -nx -batch -ex "set can-use-hw-watchpoints 0" -ex "break twice" -ex run -ex bt -ex "print x" \
+		-ex next -ex "print y" -ex "set var y=7" -ex finish -ex continue -ex "print \$_siginfo.si_signo" -ex kill ./a 2>&1 |
+		sed "s/0x[0-9a-f]*/ADDR/g; s/LWP [0-9]*/LWP/; s/process [0-9]*/process/" | grep -v "^warning\|^Download\|debuginfod"'
 finish

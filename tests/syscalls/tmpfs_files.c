@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files and directories on tmpfs (the working directory is a fresh directory in /dev/shm, or /tmp). */
+#include <grp.h>
 #include <dirent.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
@@ -7,7 +8,7 @@
 #include <sys/statfs.h>
 #include <sys/xattr.h>
 
-#include "tests/syscalls/harness.h"
+#include "tests/syscalls/tmpdir.h"
 
 #define TMPFS_MAGIC_T 0x01021994
 
@@ -238,6 +239,47 @@ TEST(deleted_directory_takes_no_entries)
 	CHECK(rmdir("d") == 0);
 	CHECK_ERRNO(openat(d, "x", O_CREAT | O_RDWR, 0644), ENOENT);
 	CHECK_ERRNO(mkdirat(d, "x", 0755), ENOENT);
+}
+
+/* CVE-2021-4037: a umask without the group's x mustn't hide that the mode asks for setgid and x. */
+TEST(setgid_is_dropped_before_the_umask)
+{
+	struct stat st;
+
+	enter_tmpdir();
+	CHECK(chmod(".", 0777) == 0);
+	CHECK(mkdir("d", 0777) == 0);
+	CHECK(chown("d", -1, 54321) == 0);
+	CHECK(chmod("d", 02777) == 0);
+	CHECK(setgroups(0, NULL) == 0);
+	CHECK(setresgid(12345, 12345, 12345) == 0 && setresuid(12345, 12345, 12345) == 0);
+	umask(S_IXGRP);
+	CHECK(close(open("d/f", O_CREAT | O_EXCL | O_RDWR, 02777)) == 0);
+	CHECK(stat("d/f", &st) == 0 && st.st_gid == 54321);
+	CHECK((st.st_mode & 07777) == 0767);
+	CHECK(mknod("d/n", S_IFREG | 02777, 0) == 0);
+	CHECK(stat("d/n", &st) == 0 && (st.st_mode & 07777) == 0767);
+}
+
+TEST(link_checks_the_new_name_first)
+{
+	enter_tmpdir();
+	CHECK(mkdir("d", 0700) == 0 && close(make_file("f", "")) == 0);
+	CHECK_ERRNO(link("d", "f"), EEXIST);
+	CHECK_ERRNO(link("d", "g"), EPERM);
+}
+
+TEST(read_at_the_end_counts_as_access)
+{
+	struct timespec old[2] = { { 1000, 0 }, { 2000, 0 } };
+	struct stat st;
+	char c;
+
+	enter_tmpdir();
+	int fd = make_file("f", "x");
+	CHECK(futimens(fd, old) == 0);
+	CHECK(lseek(fd, 1, SEEK_SET) == 1 && read(fd, &c, 1) == 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_atim.tv_sec > 2000);
 }
 
 TEST_MAIN

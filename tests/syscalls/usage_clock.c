@@ -85,7 +85,8 @@ TEST(sigchld_counts_time_once)
 	CHECK(waitpid(pid, NULL, 0) == pid);
 	CHECK(times(&t) != -1);
 	used = t.tms_cutime + t.tms_cstime;
-	CHECK(si.si_utime + si.si_stime >= used - 3 && si.si_utime + si.si_stime <= used + 3);
+	/* nowhere near twice of it; the two are taken at slightly different moments of the exit */
+	CHECK(si.si_utime + si.si_stime >= used / 2 && si.si_utime + si.si_stime <= used + used / 2);
 }
 
 TEST(sem_undo_range_is_cumulative)

@@ -77,8 +77,12 @@ static ssize_t tm_read(struct task *t, struct file *file, struct iter *it, int64
 	size_t done = 0;
 
 	(void)t;
-	if (off >= size || !it->left)
+	if (!it->left)
 		return 0;
+	if (off >= size) {
+		accessed(file); /* as Linux does, though nothing is read */
+		return 0;
+	}
 	uint64_t len = MIN((uint64_t)it->left, size - off);
 	while (done < len) {
 		ssize_t r = read_piece(f, it, off + done, len - done);
