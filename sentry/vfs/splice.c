@@ -298,7 +298,7 @@ static int64_t position(struct file *f, const int64_t *pos)
 ssize_t vfs_copy_file_range(struct task *t, struct file *in, int64_t *pos_in, struct file *out,
 			    int64_t *pos_out, size_t len)
 {
-	int64_t from, to, end;
+	int64_t from, to, size, n;
 
 	if (S_ISDIR(in->inode->mode) || S_ISDIR(out->inode->mode))
 		return -EISDIR;
@@ -310,10 +310,17 @@ ssize_t vfs_copy_file_range(struct task *t, struct file *in, int64_t *pos_in, st
 	to = position(out, pos_out);
 	if (from < 0 || to < 0)
 		return -EINVAL;
-	if (len > INT64_MAX || __builtin_add_overflow(MAX(from, to), (int64_t)len, &end))
+	/* as Linux: no wrap of 64 bits, then the copy ends with the input, then the largest file */
+	if ((uint64_t)from + len < len || (uint64_t)to + len < len)
 		return -EOVERFLOW;
-	if (in->inode == out->inode && from < to + (int64_t)len && to < from + (int64_t)len)
+	size = (int64_t)atomic_load(&in->inode->size);
+	n = from < size ? (int64_t)MIN((uint64_t)len, (uint64_t)(size - from)) : 0;
+	if (to == INT64_MAX)
+		return -EFBIG;
+	n = MIN(n, INT64_MAX - to);
+	if (in->inode == out->inode && from < to + n && to < from + n)
 		return -EINVAL;
+	len = MIN(len, (size_t)(INT64_MAX - MAX(from, to)));
 	if (len == 0)
 		return 0;
 	return copy_files(t, in, pos_in, out, pos_out, MIN(len, MAX_RW_COUNT_GUEST));

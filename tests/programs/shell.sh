@@ -26,7 +26,7 @@ same job_control '
 	wait %1 2>/dev/null; echo $?; (sleep 0.1; echo bg) & fg %% 2>/dev/null; wait; echo done'
 
 same background_jobs_and_wait '
-	for i in 5 4 3 2 1; do (sleep 0.$i; echo $i >>/tmp/order) & done; wait; cat /tmp/order
+	for i in 5 4 3 2 1; do (sleep $((i * 4 / 10)).$((i * 4 % 10)); echo $i >>/tmp/order) & done; wait; cat /tmp/order
 	wait -n 2>/dev/null; echo $?; coproc cat; echo co >&${COPROC[1]}; read -u ${COPROC[0]} x; echo $x'
 
 same arrays_arithmetic_globs '

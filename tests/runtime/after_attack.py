@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from _lib import TOP, bundle, busybox_root, hf, main, state, test  # noqa: E402
 
-ATTACKS = ("entry_points", "fuzz_calls", "races", "exec_mutants", "resources")
+ATTACKS = ("fuzz_calls", "races", "exec_mutants")
 
 
 @test

@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TEST_TIMEOUT 30 /* seconds for each test */
+#define TEST_TIMEOUT 60 /* seconds for each test */
 #define TEST_SKIPPED 77
 
 struct test {
