@@ -21,6 +21,7 @@ wait_for() {
 	return 1
 }
 state_of() { sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
+job_stopped() { [[ -n $(jobs -s) ]]; } # and the shell knows it
 in_state() { [[ $(state_of "$1") == "$2" ]]; }
 
 section arguments "$#"
@@ -216,7 +217,7 @@ jobs | sed 's/[0-9]\{3,\}//g; s/  */ /g'
 group=$(ps -o pgid= -p $tail | tr -d ' ')
 check 'a pipeline is one group' 3 "$(ps -eo pgid= | grep -cw "$group")"
 kill -STOP -- "-$group"
-wait_for in_state "$group" T
+wait_for job_stopped
 jobs -s %1 >/dev/null && jobs | grep -c Stopped
 bg %1 >/dev/null
 jobs -r | grep -c Running
@@ -228,8 +229,7 @@ echo "the job ended with $?"
 sleep 0.2 &
 fg %% >/dev/null && echo "foreground $?"
 bash -c 'kill -STOP $$; exit 12' &
-stopped=$!
-wait_for in_state $stopped T
+wait_for job_stopped
 fg %% >/dev/null
 echo "resumed by fg $?"
 (sleep 30) & (sleep 30) &
