@@ -19,7 +19,8 @@ def sandbox_goes_on_after_each_attack():
     assert hf("run", "-d", "-b", b, "a")[0] == 0
     for a in ATTACKS:
         s, out, err = hf("exec", "--cwd", "/tmp", "a", "/bin/" + a, timeout=120)
-        assert s == 0, (a, s, out, err)
+        # Garbage may well be kill(-1, n), which takes the guest's own processes along but pid 1.
+        assert s == 0 or (a == "fuzz_calls" and s > 128), (a, s, out, err)
         assert hf("exec", "a", "/bin/sh", "-c", "echo $((6*7)) | cat")[1] == "42\n", a
         assert state("a")["status"] == "running"
     assert hf("kill", "a", "KILL")[0] == 0
