@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define BATCHES 15
-#define BUDGET_NS 1500000000LL
+#define BUDGET_NS 700000000LL
 
 static char page[4096];
 static int zero, null, file, layer, pipes[2][2];
