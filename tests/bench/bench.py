@@ -23,7 +23,7 @@ WHOLE = [
     ("run /bin/true to exit", "true"),
     ("python3 start with imports", "python3 -c 'import json, asyncio, subprocess, sqlite3, unittest, email, http.client'"),
     ("node start", "node -e 0"),
-    ("python CPU-bound", "python3 -c 's=0\nfor i in range(10000000): s+=i*i'"),
+    ("python CPU-bound", "python3 -c 's=0\nfor i in range(40000000): s+=i*i'"),
     ("find / -xdev", "find / -xdev >/dev/null"),
     ("tar of /usr to /dev/null", "tar cf - /usr | cat >/dev/null"),
     ("git clone of a local repository", "cd /tmp && git init -q r && cd r && for i in $(seq 300); do seq $i 400 >f$i; done && "
