@@ -129,6 +129,12 @@ static int make_stub(struct host_stub *ret)
 	err = mfile_alloc(opsmf, STUB_OPS_SIZE, &ret->ops_off);
 	if (err)
 		return err;
+	/* We write to them without a net. */
+	err = mfile_commit(opsmf, ret->ops_off, STUB_OPS_SIZE);
+	if (err) {
+		mfile_range_put(opsmf, ret->ops_off, STUB_OPS_SIZE);
+		return err;
+	}
 	/* Pages of one stub never straddle a chunk: the chunk size is a multiple. */
 	ret->ops = mfile_ptr(opsmf, ret->ops_off, &len);
 	req.ops_off = ret->ops_off;

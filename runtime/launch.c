@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,8 @@
 #define SENTRY_UID_BASE 1879048192u /* 0x70000000: above what distributions and subuid ranges use */
 #define SENTRY_UID_RANGE 0x0fffffffu
 #define MAX_ATTACH 512
+#define MEMORY_LIMIT_MIN (4u << 20)       /* below it not even a shell runs */
+#define MEMORY_LIMIT_UNKNOWN (4ULL << 30) /* of a host that doesn't tell its memory */
 
 /*
  * The gofer's attach points: a letter and its descriptors for each. A directory (r read-only, w
@@ -199,13 +202,30 @@ static int role_fds(int boot, int log, const struct attach_set *a)
 	return 0;
 }
 
+/*
+ * What the sandbox's memory files may hold: the spec's limit; without one half of the host's memory, as a
+ * tmpfs has it. The gofer makes it the size of the tmpfs that they are born on, so the host itself holds
+ * guests to it.
+ */
+static uint64_t memory_limit(const struct spec *spec)
+{
+	struct sysinfo si;
+
+	if (spec->memory_limit)
+		return MAX(spec->memory_limit, (uint64_t)MEMORY_LIMIT_MIN);
+	if (sysinfo(&si))
+		return MEMORY_LIMIT_UNKNOWN;
+	return (uint64_t)si.totalram * si.mem_unit / 2;
+}
+
 static void __noreturn exec_role(const char *role, const struct launch *l, const char *rights)
 {
 	char debug[2] = { l->debug ? '1' : '0', 0 };
 	char name[] = "holdfast";
 	AUTO_FREE char *role_copy = kstrdup(role);
 	AUTO_FREE char *rights_copy = kstrdup(rights);
-	char *argv[] = { name, role_copy, rights_copy, debug, NULL };
+	AUTO_FREE char *memory = kasprintf("%llu", (unsigned long long)memory_limit(l->spec));
+	char *argv[] = { name, role_copy, rights_copy, debug, memory, NULL };
 	char *envp[] = { NULL };
 	sigset_t none;
 
@@ -346,11 +366,12 @@ static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct
 
 static json_t *boot_message(const struct launch *l, const struct attach_set *a)
 {
-	return json_pack("{s:s, s:O, s:O, s:s*, s:s*, s:b, s:b, s:s, s:b, s:i, s:i}", "id", l->dir->id,
+	return json_pack("{s:s, s:O, s:O, s:s*, s:s*, s:b, s:b, s:s, s:b, s:i, s:i, s:I}", "id", l->dir->id,
 			 "config", l->spec->json, "attach", a->json, "platform", l->platform,
 			 "network", l->network, "strace", l->strace, "debug", l->debug, "overlay",
 			 l->overlay == OVERLAY_NONE ? "none" : "memory", "console",
-			 l->console >= 0, "rows", (int)l->rows, "cols", (int)l->cols);
+			 l->console >= 0, "rows", (int)l->rows, "cols", (int)l->cols,
+			 "memory", (json_int_t)memory_limit(l->spec));
 }
 
 /* Hands everything over and waits for the sentry's verdict. */

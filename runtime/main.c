@@ -29,11 +29,11 @@ static void report_to_log(void)
 
 int main(int argc, char **argv)
 {
-	if (argc == 4 && strstr(argv[1], "-role"))
+	if (argc == 5 && strstr(argv[1], "-role"))
 		report_to_log();
-	if (argc == 4 && !strcmp(argv[1], ROLE_SENTRY))
+	if (argc == 5 && !strcmp(argv[1], ROLE_SENTRY))
 		return role_sentry(argv[3][0] == '1');
-	if (argc == 4 && !strcmp(argv[1], ROLE_GOFER))
-		return role_gofer(argv[2], argv[3][0] == '1');
+	if (argc == 5 && !strcmp(argv[1], ROLE_GOFER))
+		return role_gofer(argv[2], argv[3][0] == '1', argv[4]);
 	return cli_main(argc - 1, argv + 1);
 }

@@ -27,15 +27,16 @@
 	 1ULL << CAP_FOWNER | 1ULL << CAP_FSETID)
 
 /* The directory where memory files are born: a tmpfs of our own, attached nowhere. */
-static int make_memdir(void)
+static int make_memdir(const char *size)
 {
 	int fs = (int)syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
 	int fd = -1;
 
 	if (fs < 0)
 		return -errno;
-	/* Not noexec: guests map code from these files. No size limit of its own: the sandbox's memory cgroup and the sentry's limits count. */
-	if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "size", "0", 0) == 0 &&
+	/* Not noexec: guests map code from these files. The size is the sandbox's memory limit: the
+	 * sentry's OOM killer acts when it is reached (sentry/kernel/oom.c). */
+	if (syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "size", size, 0) == 0 &&
 	    syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "nr_inodes", "0", 0) == 0 &&
 	    syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "mode", "0700", 0) == 0 &&
 	    syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
@@ -69,7 +70,7 @@ static struct gofer_attach *attach_table(const char *letters, unsigned n)
 	return a;
 }
 
-int role_gofer(const char *letters, bool debug)
+int role_gofer(const char *letters, bool debug, const char *memory)
 {
 	struct gofer_conf conf = { .sock = ROLE_BOOT_FD, .nattach = (unsigned)strlen(letters) };
 	int r;
@@ -78,7 +79,7 @@ int role_gofer(const char *letters, bool debug)
 	isolate_raise_nofile();
 	umask(0);
 	conf.attach = attach_table(letters, conf.nattach);
-	conf.memdirfd = make_memdir();
+	conf.memdirfd = make_memdir(memory);
 	if (conf.memdirfd < 0) {
 		log_error("gofer: cannot make a tmpfs: %s", strerror(-conf.memdirfd));
 		return 1;

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -29,7 +30,9 @@
 #define MAX_TASKS_DEFAULT 8192
 #define FDS_PER_PROCESS 3 /* of ours: a stub's socket, its memory file twice */
 #define FDS_RESERVED 2048 /* for files, sockets, control connections */
-#define MAX_FILES_DEFAULT 400000
+#define MAX_FILES_DEFAULT 400000 /* of a sandbox with plenty of memory */
+#define MAX_FILES_MIN 32768
+#define FILE_SHARE 16384 /* bytes of the memory limit for each open file: they cost us 1 KiB */
 #define MALLOC_ARENAS 4
 
 static struct gofer_client *gofer;
@@ -83,6 +86,7 @@ static unsigned max_tasks(void)
 static void set_limits(const struct boot *b, struct kernel_limits *l)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	struct sysinfo si;
 
 	l->ncpus = cpus > 0 ? (unsigned)cpus : 1;
 	if (b->spec->cpu_quota) {
@@ -93,8 +97,11 @@ static void set_limits(const struct boot *b, struct kernel_limits *l)
 	l->max_tasks = max_tasks();
 	if (b->spec->pids_limit && b->spec->pids_limit < l->max_tasks)
 		l->max_tasks = (unsigned)b->spec->pids_limit;
-	l->max_files = MAX_FILES_DEFAULT;
-	l->max_memory = b->spec->memory_limit;
+	l->max_memory = (uint64_t)json_integer_value(json_object_get(b->json, "memory"));
+	if (sysinfo(&si) == 0)
+		l->host_memory = (uint64_t)si.totalram * si.mem_unit;
+	l->max_files = (unsigned)MIN(MAX(l->max_memory / FILE_SHARE, (uint64_t)MAX_FILES_MIN),
+				     (uint64_t)MAX_FILES_DEFAULT);
 }
 
 /* Everything that needs what the sentry then gives up. */

@@ -79,11 +79,10 @@ _Static_assert(sizeof(struct l_sysinfo) == 112, "struct sysinfo is 112 bytes");
 long sys_sysinfo(struct task *t, const struct sysargs *a)
 {
 	uint64_t total = proc_mem_total(); /* as /proc/meminfo has it */
-	uint64_t used = mfile_total_reserved();
 	struct l_sysinfo s = {
 		.uptime = clock_boottime_ns() / NSEC_PER_SEC,
 		.totalram = total,
-		.freeram = total > used ? total - used : 0,
+		.freeram = proc_mem_free(),
 		.procs = (uint16_t)MIN(atomic_load(&kernel.ntasks), 65535u),
 		.mem_unit = 1,
 	};

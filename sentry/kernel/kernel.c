@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/task.h"
 #include "sentry/time/clock.h"
@@ -47,6 +48,7 @@ void kernel_init(const struct kernel_limits *limits)
 	list_init(&kernel.all_tasks);
 	cond_init(&kernel.tasks_cond);
 	kernel.limits = *limits;
+	kmem_init(limits->max_memory);
 	if (!kernel.limits.ncpus)
 		kernel.limits.ncpus = 1;
 	if (!kernel.limits.max_tasks)

@@ -15,7 +15,8 @@ struct cred;
 
 struct kernel_limits {
 	unsigned max_tasks;        /* threads of the sandbox, all namespaces: fork fails with EAGAIN */
-	uint64_t max_memory;       /* bytes of mfile pages reserved-and-touched that we account; 0: none */
+	uint64_t max_memory;       /* bytes of pages in mfiles; the host holds us to it; 0: none */
+	uint64_t host_memory;      /* of the machine: what one mapping may not exceed; 0: not known */
 	unsigned max_files;        /* open file descriptions in all: ENFILE */
 	unsigned ncpus;            /* shown to the guest */
 };

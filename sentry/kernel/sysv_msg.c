@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/kernel/sysv_priv.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/usermem.h"
@@ -43,6 +44,24 @@ static struct msg_queue *to_queue(struct ipc_obj *o)
 	return (struct msg_queue *)(void *)o;
 }
 
+/* NULL: out of memory. */
+static struct msg *msg_alloc(size_t size)
+{
+	struct msg *m;
+
+	if (!kmem_charge(sizeof(*m) + size))
+		return NULL;
+	m = kzalloc(sizeof(*m) + size);
+	m->size = size;
+	return m;
+}
+
+static void msg_free(struct msg *m)
+{
+	kmem_uncharge(sizeof(*m) + m->size);
+	free(m);
+}
+
 static void queue_put(struct msg_queue *q)
 {
 	struct msg *m, *tmp;
@@ -51,7 +70,7 @@ static void queue_put(struct msg_queue *q)
 		return;
 	list_for_each_safe(m, tmp, &q->msgs, node) {
 		list_del(&m->node);
-		free(m);
+		msg_free(m);
 	}
 	waitq_fini(&q->send_wq);
 	waitq_fini(&q->recv_wq);
@@ -139,11 +158,12 @@ long sysv_msgsnd(struct task *t, int id, gaddr_t msgp, size_t size, int flags)
 		return -EFAULT;
 	if (size > (uint64_t)sysv_limits.msgmax || id < 0 || type < 1)
 		return -EINVAL;
-	m = kzalloc(sizeof(*m) + size);
+	m = msg_alloc(size);
+	if (!m)
+		return -ENOMEM;
 	m->type = type;
-	m->size = size;
 	if (copyin(t, m->data, gaddr_off(msgp, sizeof(type)), size) < 0) {
-		free(m);
+		msg_free(m);
 		return -EFAULT;
 	}
 	q = queue_get(t, id, 0222, &r);
@@ -152,7 +172,7 @@ long sysv_msgsnd(struct task *t, int id, gaddr_t msgp, size_t size, int flags)
 		queue_put(q);
 	}
 	if (r < 0)
-		free(m);
+		msg_free(m);
 	return r;
 }
 
@@ -204,7 +224,9 @@ static long try_recv(struct task *t, struct msg_queue *q, size_t size, int64_t t
 	if (m->size > size && !(flags & MSG_NOERROR))
 		return -E2BIG;
 	if (flags & L_MSG_COPY) {
-		*ret = kzalloc(sizeof(*m) + m->size);
+		*ret = msg_alloc(m->size);
+		if (!*ret)
+			return -ENOMEM;
 		memcpy(*ret, m, sizeof(*m) + m->size);
 		return 0;
 	}
@@ -252,7 +274,7 @@ long sysv_msgrcv(struct task *t, int id, gaddr_t msgp, size_t size, int64_t type
 	if (copyout_obj(t, msgp, &m->type) < 0 ||
 	    copyout(t, gaddr_off(msgp, sizeof(m->type)), m->data, size) < 0)
 		r = -EFAULT;
-	free(m);
+	msg_free(m);
 	return r < 0 ? r : (long)size;
 }
 

@@ -14,6 +14,7 @@
 
 #include <signal.h>
 
+#include "sentry/kernel/oom.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/safecopy.h"
 
@@ -233,8 +234,10 @@ static int break_cow(struct mm *mm, struct vma *v, uint64_t addr)
 		p = pma_find(mm, addr);
 		start = addr;
 		done = cow_copy(mm, p, addr, addr + PAGE_SIZE);
+		if (done < 0)
+			return (int)done;
 		if (done <= (long)addr)
-			return done < 0 ? (int)done : -EFAULT;
+			return mfile_is_host(p->mf) && !oom_short() ? -EFAULT : -EAGAIN;
 		r = stub_map_range(mm, v, addr, addr + PAGE_SIZE);
 	}
 	if (r == 0 && (v->prot & PROT_WRITE))
@@ -369,13 +372,17 @@ static int sigbus(int *ret_code)
 	return SIGBUS;
 }
 
-/* The host says SIGBUS: past the end of a mapped file, or no memory left. */
-static int resolve_sigbus(struct task *t, struct vma *v, const struct plat_trap *trap,
-			  int *ret_code)
+/* The host says SIGBUS: past the end of a mapped file, or no memory left. -ENOMEM: the latter. */
+static int resolve_sigbus(struct task *t, struct mm *mm, struct vma *v,
+			  const struct plat_trap *trap, int *ret_code)
 {
 	uint64_t addr = page_down(trap->addr), len = PAGE_SIZE, off;
+	struct pma *p = pma_find(mm, addr);
 	struct mfile *mf;
 
+	/* Our own files have no end that a mapping could be past. */
+	if (p && !mfile_is_host(p->mf))
+		return -ENOMEM;
 	if (vma_anon(v) ||
 	    v->obj->ops->translate(v->obj, vma_obj_off(v, addr), &len, false, &mf, &off) < 0)
 		return sigbus(ret_code);
@@ -387,6 +394,7 @@ static int resolve_sigbus(struct task *t, struct vma *v, const struct plat_trap 
 	return 0;
 }
 
+/* A signal, 0: it can go on, -ENOMEM: when there is memory again. */
 static int resolve(struct task *t, struct mm *mm, const struct plat_trap *trap, int *ret_code)
 {
 	struct vma *v;
@@ -400,7 +408,7 @@ static int resolve(struct task *t, struct mm *mm, const struct plat_trap *trap, 
 	if (!v)
 		return segv(ret_code, SEGV_MAPERR);
 	if (trap->signo == SIGBUS)
-		return resolve_sigbus(t, v, trap, ret_code);
+		return resolve_sigbus(t, mm, v, trap, ret_code);
 	if (v->prot == PROT_NONE)
 		return segv(ret_code, SEGV_ACCERR);
 	if (trap->write_known && ((trap->write && !(v->prot & PROT_WRITE)) ||
@@ -411,6 +419,8 @@ static int resolve(struct task *t, struct mm *mm, const struct plat_trap *trap, 
 	if (p && !(write && (p->flags & PMA_RO)))
 		return maybe_spurious(t, mm, trap) ? 0 : segv(ret_code, SEGV_ACCERR);
 	r = fault_in(mm, v, trap->addr, write);
+	if (r == -EAGAIN)
+		return -ENOMEM;
 	if (r < 0)
 		return sigbus(ret_code);
 	t->fault_seq = 0;
@@ -431,5 +441,10 @@ int mm_handle_fault(struct task *t, const struct plat_trap *trap, int *ret_code)
 	r = resolve(t, mm, trap, ret_code);
 	mm_write_unlock(mm, t);
 	t->usage.minflt++;
+	if (r == -ENOMEM) {
+		if (oom_relieve(t) || atomic_load(&t->exiting))
+			return 0;
+		return sigbus(ret_code);
+	}
 	return r;
 }

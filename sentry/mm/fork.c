@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/mm/mm_priv.h"
 #include "sentry/vfs/vfs.h"
 
@@ -77,7 +78,7 @@ static int copy_vma(struct mm *mm, struct mm *old, struct vma *ov)
 
 struct mm *mm_fork(struct mm *old, struct plat_ctx *self)
 {
-	struct mm *mm = mm_create();
+	struct mm *mm = kmem_full() ? err_ptr(-ENOMEM) : mm_create();
 	struct vma *v;
 	int r = 0;
 

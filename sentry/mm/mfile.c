@@ -20,6 +20,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -63,6 +65,7 @@ struct mfile {
 static mfile_provider_fn provider;
 static _Atomic uint64_t next_id = 1;
 static _Atomic uint64_t total_reserved;
+static _Atomic int space_fd = -1; /* a file of the file system that they are all on */
 
 void mfile_set_provider(mfile_provider_fn fn)
 {
@@ -114,6 +117,12 @@ struct mfile *mfile_create(const char *name)
 		close(fds[0]); /* host: close */
 		close(fds[1]);
 		return err_ptr(err ? err : -EFBIG);
+	}
+	if (atomic_load(&space_fd) < 0) {
+		int none = -1, fd = fcntl(fds[1], F_DUPFD_CLOEXEC, 3); /* host: fcntl */
+
+		if (!atomic_compare_exchange_strong(&space_fd, &none, fd) && fd >= 0)
+			close(fd);
 	}
 	mf = mfile_new(fds[0], fds[1], false, name);
 	mf->span = span;
@@ -334,23 +343,58 @@ void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len)
  * The descriptor's file position is shared with everybody who was given the descriptor; nobody uses
  * it, and lseek() returns what it found, so callers don't disturb each other.
  */
+bool mfile_next_data(struct mfile *mf, uint64_t off, uint64_t end, uint64_t *ret_start,
+		     uint64_t *ret_end)
+{
+	off_t data = lseek(mf->rofd, (off_t)off, SEEK_DATA); /* host: lseek */
+	off_t hole;
+
+	if (data < 0 || (uint64_t)data >= end)
+		return false;
+	hole = lseek(mf->rofd, data, SEEK_HOLE);
+	if (hole <= data)
+		return false;
+	*ret_start = (uint64_t)data;
+	*ret_end = MIN((uint64_t)hole, end);
+	return true;
+}
+
 uint64_t mfile_range_resident(struct mfile *mf, uint64_t off, uint64_t len)
 {
-	uint64_t end = off + len, sum = 0;
+	uint64_t end = off + len, sum = 0, start;
 
-	while (off < end) {
-		off_t data = lseek(mf->rofd, (off_t)off, SEEK_DATA); /* host: lseek */
-		off_t hole;
-
-		if (data < 0 || (uint64_t)data >= end)
-			break;
-		hole = lseek(mf->rofd, data, SEEK_HOLE);
-		if (hole <= data)
-			break;
-		off = MIN((uint64_t)hole, end);
-		sum += off - (uint64_t)data;
-	}
+	while (off < end && mfile_next_data(mf, off, end, &start, &off))
+		sum += off - start;
 	return sum;
+}
+
+uint64_t mfile_held(struct mfile *mf)
+{
+	struct stat st;
+
+	return fstat(mf->rofd, &st) ? 0 : (uint64_t)st.st_blocks * 512; /* host: fstat */
+}
+
+int mfile_commit(struct mfile *mf, uint64_t off, uint64_t len)
+{
+	int r;
+
+	do {
+		r = fallocate(mf->rwfd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len); /* host: fallocate */
+	} while (r < 0 && errno == EINTR);
+	return r < 0 && errno != EOPNOTSUPP ? -ENOMEM : 0;
+}
+
+bool mfile_space(uint64_t *ret_total, uint64_t *ret_left)
+{
+	int fd = atomic_load_explicit(&space_fd, memory_order_relaxed);
+	struct statfs s;
+
+	if (fd < 0 || fstatfs(fd, &s) || s.f_blocks == 0) /* host: fstatfs */
+		return false;
+	*ret_total = (uint64_t)s.f_blocks * (uint64_t)s.f_bsize;
+	*ret_left = (uint64_t)s.f_bfree * (uint64_t)s.f_bsize;
+	return true;
 }
 
 /* ---- the sentry's view ---- */

@@ -76,6 +76,17 @@ void *mfile_ptr(struct mfile *mf, uint64_t off, uint64_t *ret_len);
 /* Like mfile_ptr, for reading only (works on read-only host files). */
 const void *mfile_cptr(struct mfile *mf, uint64_t off, uint64_t *ret_len);
 
+/* The first stretch of memory in [@off, @end), page aligned; the rest of it is zeroes that take none. */
+bool mfile_next_data(struct mfile *mf, uint64_t off, uint64_t end, uint64_t *ret_start,
+		     uint64_t *ret_end);
+/* Bytes of memory that the whole file occupies. */
+uint64_t mfile_held(struct mfile *mf);
+/* Makes the range take its memory now, so that touching it can't fail. 0 or -ENOMEM. */
+int __must_check mfile_commit(struct mfile *mf, uint64_t off, uint64_t len);
+/* What all memory files together may occupy, and what is left of it, in bytes, by one cheap host call.
+ * False: nothing bounds them (unit tests), or there is none yet. */
+bool mfile_space(uint64_t *ret_total, uint64_t *ret_left);
+
 /* Bytes allocated (reserved) in all mfiles. */
 uint64_t mfile_total_reserved(void);
 

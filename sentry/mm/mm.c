@@ -221,10 +221,15 @@ void mm_write_unlock(struct mm *mm, struct task *t)
 	}
 }
 
-/* What a single private mapping may not exceed (vm.overcommit_memory 0: only absurd ones fail). */
+/*
+ * What a single private mapping may not exceed (vm.overcommit_memory 0: only absurd ones fail). As in a
+ * container it is the machine's memory that counts, not the sandbox's limit: that is for pages in use.
+ */
 uint64_t mm_commit_limit(void)
 {
-	return kernel.limits.max_memory ? kernel.limits.max_memory : MM_DEFAULT_COMMIT_MAX;
+	uint64_t n = MAX(kernel.limits.max_memory, kernel.limits.host_memory);
+
+	return n ? n : MM_DEFAULT_COMMIT_MAX;
 }
 
 /* ---- what the loader sets ---- */

@@ -143,6 +143,8 @@ struct mm_stat {
 	unsigned map_count;
 };
 void mm_stat(struct mm *mm, struct mm_stat *ret);
+/* Bytes that the OOM killer may hope for: private memory, and what is mapped of the sandbox's files. */
+uint64_t mm_oom_weight(struct mm *mm);
 void mm_show_maps(struct mm *mm, struct seqbuf *out, bool smaps);
 /* What is mapped at @addr: for process_vm_*, shmdt and /proc. False if nothing. */
 struct vma_info {

@@ -81,6 +81,8 @@ struct pma {
 	struct pma *gc_next;
 };
 
+#define VMA_HEAP (sizeof(struct vma) + sizeof(struct pma)) /* charged for each (sentry/kernel/kmem.h) */
+
 RB_HEAD(vma_tree, vma);
 RB_HEAD(pma_tree, pma);
 
@@ -247,7 +249,8 @@ int back_anon(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 int back_new(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 /* Backs what is cheap of a fresh file mapping. */
 void back_eager(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
-/* Makes the page at @addr accessible in the stub and here. 0, -EFAULT (past EOF), -ENOMEM. */
+/* Makes the page at @addr accessible in the stub and here. 0, -EFAULT (past EOF), -ENOMEM,
+ * -EAGAIN: no memory left to copy to, oom_relieve() may help. */
 int fault_in(struct mm *mm, struct vma *v, uint64_t addr, bool write);
 /* The vma at @addr after growing a stack down to it, if the rules allow. */
 struct vma *vma_find_or_grow(struct task *t, struct mm *mm, uint64_t addr);

@@ -11,6 +11,7 @@
 #include "sentry/kernel/task.h"
 #include "sentry/mm/mm_load.h"
 #include "sentry/mm/shmem.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/vfs/vfs.h"
 
 #include <linux/capability.h>
@@ -115,7 +116,7 @@ int map_at(struct mm *mm, const struct map_req *r)
 
 	if (err < 0)
 		return err;
-	if (mm->map_count > MM_MAX_MAP_COUNT)
+	if (mm->map_count > MM_MAX_MAP_COUNT || kmem_full())
 		return -ENOMEM;
 	v = vma_alloc(start, end, prot_vmf(r->prot), r->flags, r->obj, r->off, r->file, r->name);
 	vma_insert(mm, v);
@@ -242,7 +243,7 @@ static long place(struct task *t, struct mm *mm, uint64_t hint, int flags, struc
 
 	if (!mm->as)
 		return -EFAULT;
-	if (mm->map_count > MM_MAX_MAP_COUNT)
+	if (mm->map_count > MM_MAX_MAP_COUNT || kmem_full())
 		return -ENOMEM;
 	a = pick_address(t, mm, hint, r->len, flags);
 	if (a < 0)

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "sentry/kernel/kmem.h"
 #include "sentry/kernel/task.h"
 #include "sentry/vfs/vfs.h"
 
@@ -78,7 +79,7 @@ static long move_mapping(struct mm *mm, struct vma *v, const struct remap *m)
 	struct vma *n;
 	int r;
 
-	if (mm->map_count + 3 > MM_MAX_MAP_COUNT)
+	if (mm->map_count + 3 > MM_MAX_MAP_COUNT || kmem_full())
 		return -ENOMEM;
 	n = vma_alloc(m->to, m->to + m->new_len, v->prot, v->flags, v->obj,
 		      v->obj ? vma_obj_off(v, from) : 0, v->file, v->name);

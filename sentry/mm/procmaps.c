@@ -210,6 +210,20 @@ static void add_rss(struct mm *mm, struct mm_stat *ret)
 	}
 }
 
+uint64_t mm_oom_weight(struct mm *mm)
+{
+	uint64_t sum;
+	struct pma *p;
+
+	mm_read_lock(mm);
+	sum = mm->own ? mfile_held(mm->own) : 0;
+	for (p = pma_find_ge(mm, 0); p; p = pma_next(p))
+		if (p->mf != mm->own && !mfile_is_host(p->mf))
+			sum += mfile_range_resident(p->mf, p->off, p->end - p->start);
+	mm_read_unlock(mm);
+	return sum;
+}
+
 void mm_stat(struct mm *mm, struct mm_stat *ret)
 {
 	uint64_t peak;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sentry/kernel/oom.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/access.h"
 #include "sentry/mm/mm_priv.h"
@@ -65,7 +66,7 @@ static char *access_lookup(struct mm *mm, uint64_t addr, size_t *len, bool write
 	return s ? (char *)s : err_ptr(-EFAULT);
 }
 
-/* Resolves what access_lookup() couldn't. 0 or -EFAULT. */
+/* Resolves what access_lookup() couldn't. 0 or -EFAULT. Context: no mm.mu. */
 static int access_resolve(struct mm *mm, struct task *t, uint64_t addr, bool write, bool force)
 {
 	struct vma *v;
@@ -84,6 +85,8 @@ static int access_resolve(struct mm *mm, struct task *t, uint64_t addr, bool wri
 		r = fault_in(mm, v, addr, write);
 	}
 	mm_write_unlock(mm, t);
+	if (r < 0 && (r == -EAGAIN || oom_short()) && oom_relieve(t))
+		return 0; /* try once more */
 	return r < 0 ? -EFAULT : 0;
 }
 
@@ -100,6 +103,18 @@ static size_t access_piece(char *guest, void *buf, size_t n, enum access_op op)
 		return safezero(guest, n);
 	}
 	return n;
+}
+
+/*
+ * A copy stopped at @guest. Is it guest memory that is lacking, rather than the
+ * other side (a page of a file that is being written: its file system tells ENOSPC)?
+ */
+static bool guest_side(const char *guest, enum access_op op)
+{
+	uintptr_t word = (uintptr_t)guest & ~(uintptr_t)3;
+	uint32_t v;
+
+	return op != ACCESS_IN || safe_load32((const uint32_t *)word, &v) < 0;
 }
 
 /* Moves up to @len bytes; returns how many. */
@@ -125,11 +140,18 @@ static size_t access_mem(struct mm *mm, struct task *t, uint64_t addr, void *buf
 		}
 		if (is_err(g))
 			break;
-		tries = 0;
 		left = access_piece(g, buf ? (char *)buf + done : NULL, n, op);
 		done += n - left;
-		if (left)
-			break;
+		if (unlikely(left)) {
+			bool ours = guest_side(g + (n - left), op);
+
+			mm_read_unlock(mm);
+			if (!ours || !oom_short() || ++tries > ACCESS_TRIES || !oom_relieve(t))
+				return done;
+			mm_read_lock(mm);
+			continue;
+		}
+		tries = 0;
 	}
 	mm_read_unlock(mm);
 	return done;
@@ -269,6 +291,8 @@ static int word_op(struct task *t, gaddr_t a, enum word_op op, uint32_t expect, 
 						 : safe_swap32(w, val, ret);
 		}
 		mm_read_unlock(mm);
+		if (g && r == -EFAULT && oom_short() && oom_relieve(t))
+			continue;
 		if (g)
 			return r;
 		if (access_resolve(mm, t, a.va, write, false) < 0)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/vfs/vfs.h"
 
 static int vma_cmp(const struct vma *a, const struct vma *b)
@@ -111,6 +112,7 @@ struct vma *vma_alloc(uint64_t start, uint64_t end, int prot, uint32_t flags,
 {
 	struct vma *v = kzalloc(sizeof(*v));
 
+	kmem_add(VMA_HEAP);
 	v->start = start;
 	v->end = end;
 	v->prot = prot;
@@ -135,6 +137,7 @@ void vma_destroy(struct vma *v)
 		file_put(v->file);
 	free(v->name);
 	free(v);
+	kmem_uncharge(VMA_HEAP);
 }
 
 static bool shared_writable(const struct vma *v)
@@ -218,7 +221,7 @@ int vma_isolate(struct mm *mm, uint64_t start, uint64_t end)
 		splits++;
 	if (b && b->end > end)
 		splits++;
-	if (splits && mm->map_count + splits > MM_MAX_MAP_COUNT)
+	if (splits && (mm->map_count + splits > MM_MAX_MAP_COUNT || kmem_full()))
 		return -ENOMEM;
 	if (a && a->start < start)
 		vma_split(mm, a, start);

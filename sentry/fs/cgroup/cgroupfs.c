@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sentry/fs/proc/proc.h"
 #include "sentry/fs/proc/proc_priv.h"
 #include "sentry/fs/pseudo/pseudofs.h"
+#include "sentry/kernel/oom.h"
 #include "sentry/time/clock.h"
 
 #define CGROUP2_SUPER_MAGIC 0x63677270
@@ -70,6 +72,16 @@ static int show_memory_current(struct pfs_inode *pi, struct seqbuf *out)
 {
 	(void)pi;
 	seq_printf(out, "%lu\n", (unsigned long)(proc_mem_total() - proc_mem_free()));
+	return 0;
+}
+
+static int show_memory_events(struct pfs_inode *pi, struct seqbuf *out)
+{
+	unsigned long kills = (unsigned long)oom_kills();
+
+	(void)pi;
+	seq_printf(out, "low 0\nhigh 0\nmax %lu\noom %lu\noom_kill %lu\noom_group_kill 0\n", kills, kills,
+		   kills);
 	return 0;
 }
 
@@ -157,7 +169,7 @@ static const struct pfs_node root_nodes[] = {
 	TEXT("cpuset.mems", "0\n"),
 	TEXT("cpuset.mems.effective", "0\n"),
 	FILE_SHOW("memory.current", show_memory_current),
-	TEXT("memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n"),
+	FILE_SHOW("memory.events", show_memory_events),
 	TEXT("memory.high", "max\n"),
 	TEXT("memory.low", "0\n"),
 	FILE_SHOW("memory.max", show_memory_max),

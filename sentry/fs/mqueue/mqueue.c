@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "sentry/fs/mqueue/mqueue_priv.h"
 #include "sentry/kernel/kernel.h"
+#include "sentry/kernel/kmem.h"
 
 /* A notification that is due; filled under mq.mu, sent after it. */
 struct due {
@@ -106,9 +107,12 @@ long mqueue_send(struct task *t, struct file *f, void *buf, size_t len, unsigned
 		 int64_t deadline_ns)
 {
 	struct mq *q = mq_of(f->inode);
-	struct mq_msg *m = kzalloc(sizeof(*m));
+	struct mq_msg *m;
 	long r;
 
+	if (!kmem_charge(mq_msg_heap(len)))
+		return -ENOMEM;
+	m = kzalloc(sizeof(*m));
 	m->prio = prio;
 	m->len = len;
 	m->data = buf;
@@ -116,6 +120,7 @@ long mqueue_send(struct task *t, struct file *f, void *buf, size_t len, unsigned
 		r = f->flags & O_NONBLOCK ? -EAGAIN :
 					    wait_event(t, &q->wq, EPOLLOUT, deadline_ns, writable(q));
 		if (r < 0) {
+			kmem_uncharge(mq_msg_heap(len));
 			free(m);
 			return r;
 		}
@@ -168,6 +173,7 @@ ssize_t mqueue_receive(struct task *t, struct file *f, size_t size, int64_t dead
 	*ret_buf = m->data;
 	*ret_prio = m->prio;
 	len = (ssize_t)m->len;
+	kmem_uncharge(mq_msg_heap(m->len));
 	free(m);
 	return len;
 }

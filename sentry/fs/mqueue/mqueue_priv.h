@@ -22,6 +22,12 @@ struct mq_msg {
 	void *data; /* heap */
 };
 
+/* What a message is charged for (sentry/kernel/kmem.h). */
+static inline size_t mq_msg_heap(size_t len)
+{
+	return sizeof(struct mq_msg) + len;
+}
+
 struct mq {
 	struct inode inode;
 	struct list node;     /* (mqns.mu) in mqns.queues; empty when unlinked */

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/mqueue/mqueue_priv.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/kernel/ns.h"
 
 #define MQUEUE_MAGIC 0x19800202
@@ -33,6 +34,7 @@ static void mq_destroy(struct inode *inode)
 
 	list_for_each_safe(m, tmp, &q->msgs, node) {
 		list_del(&m->node);
+		kmem_uncharge(mq_msg_heap(m->len));
 		free(m->data);
 		free(m);
 	}

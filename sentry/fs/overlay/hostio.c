@@ -10,6 +10,8 @@
 
 #include "base/err.h"
 #include "sentry/fs/overlay/lower.h"
+#include "sentry/kernel/oom.h"
+#include "sentry/kernel/task.h"
 #include "sentry/mm/mfile.h"
 #include "sentry/mm/safecopy.h"
 #include "sentry/mm/usermem.h"
@@ -43,6 +45,9 @@ static ssize_t host_iter(int fd, bool write, struct iter *it, size_t len, uint64
 			want += iov[i].iov_len;
 		ssize_t r = host_io(fd, write, iov, n, pos + done);
 		iter_unpin(it);
+		/* The guest's pages were there, but not the memory for them. */
+		if (r == -EFAULT && oom_short() && oom_relieve(current_task()))
+			continue;
 		if (r < 0)
 			return done ? (ssize_t)done : r;
 		iter_advance(it, (size_t)r);
@@ -84,6 +89,6 @@ int lower_fill(struct lower *l, void *buf, size_t len, uint64_t pos)
 	}
 	mfile_put(mf);
 	if (!err && done < len && safezero((char *)buf + done, len - done))
-		err = -EIO;
-	return err;
+		err = -EFAULT;
+	return err == -EFAULT ? -ENOSPC : err; /* the buffer is a page of ours, which may be lacking */
 }

@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/pipe/pipe_priv.h"
+#include "sentry/kernel/kmem.h"
 
 static _Atomic unsigned pages_used;
 
@@ -28,7 +29,7 @@ uint8_t *pipe_page_alloc(void)
 		atomic_fetch_sub_explicit(&pages_used, 1, memory_order_relaxed);
 		return NULL;
 	}
-	p = kmalloc_guest(PAGE_SIZE);
+	p = kmem_charge(PAGE_SIZE) ? kmalloc_guest(PAGE_SIZE) : NULL;
 	if (!p)
 		atomic_fetch_sub_explicit(&pages_used, 1, memory_order_relaxed);
 	return p;
@@ -39,6 +40,7 @@ void pipe_page_free(uint8_t *data)
 	if (!data)
 		return;
 	free(data);
+	kmem_uncharge(PAGE_SIZE);
 	atomic_fetch_sub_explicit(&pages_used, 1, memory_order_relaxed);
 }
 

@@ -18,5 +18,7 @@ struct pid *proc_dir_pid(struct file *f);
 
 /* RAM of the sandbox in bytes. */
 uint64_t proc_mem_total(void);
+/* What is left of it. */
+uint64_t proc_mem_free(void);
 
 #endif

@@ -136,7 +136,6 @@ int proc_show_key_users(struct pfs_inode *pi, struct seqbuf *out);
 int proc_show_config(struct pfs_inode *pi, struct seqbuf *out);
 /* Memory of the sandbox: limit (or the host's) and what is left, in bytes. */
 void proc_mem_init(void); /* once, before the sentry is confined */
-uint64_t proc_mem_free(void);
 void proc_cpu_total(uint64_t *user_ns, uint64_t *sys_ns); /* of all processes */
 
 #endif

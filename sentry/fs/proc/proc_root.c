@@ -2,15 +2,16 @@
 /*
  * The system-wide files of /proc that are computed: memory, CPU time, load, uptime.
  *
- * Memory is the sandbox's: the total is its limit (the host's memory when there is none), what is used is
- * the resident anonymous and shared memory of its processes; there is no page cache of its own to show, so
- * Cached is the shared memory alone, and no swap. CPU time is the sum over live processes (what exited and
+ * Memory is the sandbox's: the total is its limit, what is used is what its memory files occupy: anonymous
+ * memory, and what is written to tmpfs and to the writable layer, which is shown as shared memory. There is no
+ * page cache of its own to show, so Cached is the shared memory alone, and no swap. CPU time is the sum over live processes (what exited and
  * was reaped is in its parent). The load average is the number of runnable tasks now, since nothing ticks
  * in an idle sandbox that could average it.
  */
 #include <sys/sysinfo.h>
 
 #include "sentry/fs/proc/proc_priv.h"
+#include "sentry/mm/mfile.h"
 #include "sentry/mm/mm.h"
 #include "sentry/time/clock.h"
 
@@ -87,8 +88,14 @@ static void add_mem(struct tgroup *tg, void *arg)
 static struct mem_sum mem_sum(void)
 {
 	struct mem_sum s = { 0 };
+	uint64_t total, left;
 
 	for_each_process(add_mem, &s);
+	if (mfile_space(&total, &left)) {
+		/* Pages that a fork shares are counted with each of its users. */
+		s.anon = MIN(s.anon, total - left);
+		s.shmem = total - left - s.anon;
+	}
 	return s;
 }
 
@@ -99,8 +106,14 @@ static uint64_t free_of(const struct mem_sum *s)
 	return used < total ? total - used : 0;
 }
 
+/* One host call where the host counts (the files' size is the limit); else a walk over all processes. */
 uint64_t proc_mem_free(void)
 {
+	uint64_t total, left;
+
+	if (mfile_space(&total, &left))
+		return left;
+
 	struct mem_sum s = mem_sum();
 
 	return free_of(&s);

@@ -12,11 +12,13 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "sentry/fs/pseudo/pseudofs.h"
+#include "sentry/kernel/kmem.h"
 
 struct pfs_file {
 	struct mutex mu;
 	struct seqbuf text; /* (mu) */
 	bool made;          /* (mu) */
+	size_t heap;        /* (mu) charged for the text */
 };
 
 #define PFS_STORE_MAX (PAGE_SIZE - 1) /* of one write */
@@ -32,6 +34,7 @@ struct pfs_file *pfs_file_create(void)
 
 void pfs_text_free(struct pfs_file *pf)
 {
+	kmem_uncharge(pf->heap);
 	seq_fini(&pf->text);
 	mutex_fini(&pf->mu);
 	free(pf);
@@ -46,9 +49,16 @@ static int make_text(struct pfs_file *pf, struct pfs_inode *pi)
 {
 	int err;
 
+	kmem_uncharge(pf->heap);
+	pf->heap = 0;
+	pf->made = false;
 	seq_fini(&pf->text);
 	seq_init(&pf->text);
 	err = pi->node->show(pi, &pf->text);
+	if (!err && !kmem_charge(pf->text.len))
+		err = -ENOMEM;
+	else if (!err)
+		pf->heap = pf->text.len;
 	pf->made = err == 0;
 	return err;
 }

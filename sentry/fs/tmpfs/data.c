@@ -19,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/priv.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/mm/safecopy.h"
 
 static int extent_cmp(struct tm_extent *a, struct tm_extent *b)
@@ -96,6 +97,7 @@ void tm_inflight_put_locked(struct tm_file *f)
 static void extent_drop(struct tm_file *f, struct tm_extent *e)
 {
 	RB_REMOVE(tm_extents, &f->extents, e);
+	kmem_uncharge(sizeof(*e));
 	free(e);
 }
 
@@ -157,6 +159,7 @@ static void extent_add(struct tm_file *f, uint64_t page, uint64_t npages, uint64
 		return;
 	}
 	struct tm_extent *e = kzalloc(sizeof(*e));
+	kmem_add(sizeof(*e));
 	e->page = page;
 	e->npages = npages;
 	e->off = off;
@@ -193,7 +196,7 @@ static int populate_hole(struct tm_file *f, uint64_t page, uint64_t npages)
 	struct mfile *mf = tm_mfile_locked(f);
 	uint64_t off;
 
-	if (!tm_charge_pages(ts, npages))
+	if (kmem_full() || !tm_charge_pages(ts, npages))
 		return -ENOSPC;
 	int err = mfile_alloc(mf, npages << PAGE_SHIFT, &off);
 	if (!err && f->lower_end) {
@@ -283,7 +286,7 @@ int tm_zero_locked(struct tm_file *f, uint64_t off, uint64_t len)
 			n = MIN(len, (e->npages << PAGE_SHIFT) - at);
 			void *p = mfile_ptr(tm_mfile_locked(f), e->off + at, &n);
 			if (!p || safezero(p, n))
-				return -EIO;
+				return -ENOSPC;
 		}
 		off += n;
 		len -= n;
@@ -293,7 +296,7 @@ int tm_zero_locked(struct tm_file *f, uint64_t off, uint64_t len)
 
 /* ---- moving ---- */
 
-static int copy_range(struct mfile *from, uint64_t src, struct mfile *to, uint64_t dst, uint64_t len)
+static int copy_data(struct mfile *from, uint64_t src, struct mfile *to, uint64_t dst, uint64_t len)
 {
 	while (len) {
 		uint64_t n = len;
@@ -307,6 +310,17 @@ static int copy_range(struct mfile *from, uint64_t src, struct mfile *to, uint64
 		len -= n;
 	}
 	return 0;
+}
+
+/* A fresh range gets what is in another; what was never touched stays so. */
+static int copy_range(struct mfile *from, uint64_t src, struct mfile *to, uint64_t dst, uint64_t len)
+{
+	uint64_t at = src, end = src + len, a;
+	int err = 0;
+
+	while (!err && at < end && mfile_next_data(from, at, end, &a, &at))
+		err = copy_data(from, a, to, dst + (a - src), at - a);
+	return err;
 }
 
 /* All pages move from the current mfile to @to: both ends' references go along. */

@@ -19,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/priv.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/time/clock.h"
 
 #define FIRST_SEQ 2      /* 0 and 1 are "." and ".." */
@@ -50,6 +51,28 @@ static struct tm_entry *entry_new(struct tm_dir *d, const char *name)
 
 	memcpy(e->name, name, len + 1);
 	HASH_ADD_KEYPTR(hh, d->hash, e->name, len, e);
+	return e;
+}
+
+static size_t entry_heap(const struct tm_entry *e)
+{
+	return sizeof(*e) + strlen(e->name) + 1;
+}
+
+static void entry_free(struct tm_entry *e)
+{
+	if (e->charged)
+		kmem_uncharge(entry_heap(e));
+	free(e);
+}
+
+/* A name that the guest makes. Those of the image are as many as there are: they aren't charged. */
+static struct tm_entry *entry_make(struct tm_dir *d, const char *name)
+{
+	struct tm_entry *e = entry_new(d, name);
+
+	e->charged = true;
+	kmem_add(entry_heap(e));
 	return e;
 }
 
@@ -96,7 +119,7 @@ static struct inode *entry_remove(struct tm_dir *d, struct tm_entry *e)
 	entry_clear(d, e);
 	if (d->complete) {
 		HASH_DEL(d->hash, e);
-		free(e);
+		entry_free(e);
 	}
 	return inode;
 }
@@ -113,7 +136,7 @@ void tm_dir_free_entries(struct tm_inode *ti, struct tm_inode **drain)
 
 		if (!d->complete) {
 			HASH_DEL(d->hash, e);
-			free(e);
+			entry_free(e);
 		}
 		if (!inode)
 			continue;
@@ -160,7 +183,7 @@ static int dir_complete(struct tm_inode *ti)
 		if (entry_exists(e))
 			continue;
 		HASH_DEL(d->hash, e);
-		free(e);
+		entry_free(e);
 	}
 	return 0;
 }
@@ -241,7 +264,7 @@ static int dir_insert(struct inode *dir, const char *name, struct inode *inode)
 	if (entry_exists(e))
 		return -EEXIST;
 	if (!e)
-		e = entry_new(ti->dir, name);
+		e = entry_make(ti->dir, name);
 	e->inode = inode_get(inode);
 	entry_show(ti->dir, e);
 	if (TM(inode)->dir)
@@ -296,6 +319,8 @@ struct inode *tm_symlink(struct inode *dir, const char *name, const char *target
 	if (is_err(inode))
 		return inode;
 	TM(inode)->target = kstrdup(target);
+	TM(inode)->heap += strlen(target);
+	kmem_add(strlen(target));
 	atomic_store(&inode->size, strlen(target));
 	return insert_new(dir, name, inode);
 }
@@ -312,7 +337,7 @@ struct inode *tm_tmpfile(struct inode *dir, uint32_t mode, uid_t uid, gid_t gid)
 
 int tm_link(struct inode *dir, const char *name, struct inode *inode)
 {
-	int err = dir_insert(dir, name, inode);
+	int err = kmem_full() ? -ENOSPC : dir_insert(dir, name, inode);
 
 	if (err)
 		return err;
@@ -451,7 +476,7 @@ int tm_rename(struct inode *olddir, const char *oldname, struct inode *inode, st
 	/* Nothing can fail any more. */
 	struct inode *old = NULL;
 	if (!to)
-		to = entry_new(TM(newdir)->dir, newname);
+		to = entry_make(TM(newdir)->dir, newname);
 	else
 		old = steal_ptr(&to->inode);
 	bool fresh = !to->seq;

@@ -132,8 +132,8 @@ static void *write_begin(struct tm_file *f, uint64_t pos, uint64_t len, uint64_t
 
 		*ret_copied_up |= pos < f->lower_end;
 		f->ahead |= ahead;
-		*err = tm_populate_locked(f, page, want);
-		if (*err == -ENOSPC && want > 1)
+		*err = tm_room(want) ? tm_populate_locked(f, page, want) : -ENOSPC;
+		if (*err == -ENOSPC && want > 1 && tm_room(1))
 			*err = tm_populate_locked(f, page, 1); /* as much as there is room for */
 		e = tm_extent_find_locked(f, page, &hole);
 	}
@@ -166,6 +166,8 @@ static ssize_t write_piece(struct tm_file *f, struct iter *it, uint64_t pos, uin
 		if (!p)
 			return err;
 		r = iter_copy_from(it, p, n);
+		if (r == -EFAULT && !tm_room(0))
+			r = -ENOSPC; /* an extent of the file that was never touched */
 		mutex_lock(&f->mu);
 		again = r > 0 && f->gen != gen; /* moved under us: these bytes are lost */
 		/* In one step with the end of the flight: tm_release() cuts off what is
@@ -353,7 +355,9 @@ static int tm_fallocate(struct file *file, int mode, uint64_t off, uint64_t len)
 		f->ahead = false; /* pages beyond the end are wanted now */
 		/* What the lower has is there already. */
 		uint64_t from = MAX(page_down(off), page_up(lower_end));
-		if (from < page_up(end))
+		if (from < page_up(end) && !tm_room((page_up(end) - from) >> PAGE_SHIFT))
+			err = -ENOSPC;
+		else if (from < page_up(end))
 			err = tm_populate_locked(f, from >> PAGE_SHIFT,
 						 (page_up(end) - from) >> PAGE_SHIFT);
 		mutex_unlock(&f->mu);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/priv.h"
+#include "sentry/kernel/kmem.h"
 
 static const struct inode_ops tm_inode_ops;
 
@@ -47,9 +48,14 @@ static struct inode *inode_new(struct super *sb, uint32_t mode, uid_t uid, gid_t
 /* A fresh inode with one link (directories: two). err_ptr(-ENOSPC) beyond nr_inodes. */
 struct inode *tm_inode_create(struct super *sb, uint32_t mode, dev_t rdev, uid_t uid, gid_t gid)
 {
-	if (!charge_inode(TM_SB(sb)))
+	if (!kmem_charge_lasting(KMEM_INODE))
 		return err_ptr(-ENOSPC);
+	if (!charge_inode(TM_SB(sb))) {
+		kmem_uncharge(KMEM_INODE);
+		return err_ptr(-ENOSPC);
+	}
 	struct inode *inode = inode_new(sb, mode, uid, gid, inode_next_ino(), NULL);
+	TM(inode)->heap = KMEM_INODE;
 	inode->rdev = S_ISCHR(mode) || S_ISBLK(mode) ? rdev : 0;
 	return inode;
 }
@@ -120,6 +126,7 @@ static void free_one(struct tm_inode *ti)
 		lower_close_links(ti->lower);
 	lower_put(ti->lower);
 	atomic_fetch_sub(&ts->used_inodes, 1);
+	kmem_uncharge(ti->heap);
 	inode_fini(&ti->i);
 	free(ti);
 }

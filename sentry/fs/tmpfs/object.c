@@ -78,7 +78,8 @@ static int object_translate(struct vm_object *o, uint64_t off, uint64_t *len, bo
 
 		if (off < f->lower_end && !write)
 			return translate_lower(f, off, n << PAGE_SHIFT, len, ret_mf, ret_off);
-		if (tm_populate_locked(f, page, fault_pages(f, page, n)))
+		/* First its own mfile, so that what is sparse need not move there. */
+		if (tm_own_locked(f) || tm_populate_locked(f, page, fault_pages(f, page, n)))
 			return -EFAULT; /* no space: SIGBUS, as on Linux */
 		e = tm_extent_find_locked(f, page, &hole);
 		if (!e)

@@ -23,6 +23,8 @@
 #define TMPFS_MAGIC_G 0x01021994
 #define OVERLAYFS_MAGIC_G 0x794c7630
 #define TM_LOOKUPS_BEFORE_LISTING 8  /* single lookups in a lower directory before it is read whole */
+#define TM_KEEP_SHARE 16             /* files leave one part in so many of the memory to processes ... */
+#define TM_KEEP_MAX (64UL << 20)     /* ... but not more than this */
 #define TM_XATTR_TOTAL_MAX (1u << 20) /* bytes of names and values of one inode: ENOSPC */
 #define TM_PREALLOC_MAX 256          /* pages reserved ahead of a file that grows by appending */
 #define TM_SHARED_MAX (4UL << 20)    /* a larger file gets an mfile of its own */
@@ -48,6 +50,7 @@ struct tm_entry {
 	uint64_t seq;             /* cookie of getdents; 0: not in the tree */
 	struct inode *inode;      /* reference */
 	struct lower *lower;      /* reference; inode not made yet */
+	bool charged;             /* to sentry/kernel/kmem.h */
 	char name[];
 };
 RB_HEAD(tm_entries, tm_entry);
@@ -105,6 +108,7 @@ struct tm_inode {
 	struct tm_dir *dir;       /* (c) directories */
 	struct tm_file *file;     /* (c) regular files */
 	char *target;             /* (c) symlinks; NULL: the lower's */
+	size_t heap;              /* (c) charged for it (sentry/kernel/kmem.h); the image's files are free */
 	struct lower *lower;      /* (c) reference or NULL */
 	struct mutex xattr_mu;    /* RANK_FS */
 	struct tm_xattr *xattrs;  /* (xattr_mu) */
@@ -125,6 +129,8 @@ static inline struct tm_super *TM_SB(struct super *sb)
 /* super.c */
 struct super *tm_super_create(const struct fs_type *type, uint64_t magic, unsigned long flags,
 			      const char *data, struct lower *lower);
+/* May files take @npages more of the sandbox's memory? */
+bool tm_room(uint64_t npages);
 bool tm_charge_pages(struct tm_super *ts, uint64_t n);
 void tm_uncharge_pages(struct tm_super *ts, uint64_t n);
 

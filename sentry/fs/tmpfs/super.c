@@ -36,6 +36,28 @@ bool tm_charge_pages(struct tm_super *ts, uint64_t n)
 	return false;
 }
 
+/*
+ * The end of what may be written is before the end of memory: a full disk is an error that programs
+ * understand, memory that is full kills them. Asked for each extent, not for each write. What a mapped file
+ * gains by being touched isn't asked for; the OOM killer counts it.
+ */
+static uint64_t room_pages(void)
+{
+	uint64_t total, left, keep;
+
+	if (!mfile_space(&total, &left))
+		return UINT64_MAX;
+	keep = MIN(total / TM_KEEP_SHARE, TM_KEEP_MAX);
+	return (left - MIN(left, keep)) >> PAGE_SHIFT;
+}
+
+bool tm_room(uint64_t npages)
+{
+	uint64_t room = room_pages();
+
+	return room && npages <= room;
+}
+
 void tm_uncharge_pages(struct tm_super *ts, uint64_t n)
 {
 	if (n)
@@ -152,9 +174,15 @@ static int tm_statfs(struct super *sb, struct statfs_g *ret)
 	uint64_t max = atomic_load(&ts->max_pages), used = atomic_load(&ts->used_pages);
 	uint64_t imax = atomic_load(&ts->max_inodes), iused = atomic_load(&ts->used_inodes);
 
-	/* The root must show some size: installers look whether there is room. */
-	if (!max && ts->lower)
+	/* The root must show some size: installers look whether there is room. It shares what there is with
+	 * everything else. */
+	if (!max && ts->lower) {
+		uint64_t room = room_pages();
+
 		max = kernel.limits.max_memory ? memory_pages() : OVERLAY_PAGES;
+		if (room != UINT64_MAX)
+			used = max - MIN(max, room);
+	}
 	if (!imax && ts->lower)
 		imax = max;
 	*ret = (struct statfs_g){

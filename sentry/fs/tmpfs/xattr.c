@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/priv.h"
+#include "sentry/kernel/kmem.h"
 
 static bool name_ok(const char *name)
 {
@@ -27,6 +28,11 @@ static struct tm_xattr **find(struct tm_inode *ti, const char *name)
 	return p;
 }
 
+static size_t xattr_heap(const struct tm_xattr *x)
+{
+	return sizeof(*x) + strlen(x->name) + 1 + x->size;
+}
+
 static void add(struct tm_inode *ti, const char *name, const void *value, size_t size)
 {
 	struct tm_xattr *x = kzalloc(sizeof(*x));
@@ -36,6 +42,7 @@ static void add(struct tm_inode *ti, const char *name, const void *value, size_t
 	if (size)
 		memcpy(x->value, value, size);
 	x->size = size;
+	kmem_add(xattr_heap(x));
 	*find(ti, name) = x; /* at the end */
 }
 
@@ -44,6 +51,7 @@ static void drop(struct tm_xattr **p)
 	struct tm_xattr *x = *p;
 
 	*p = x->next;
+	kmem_uncharge(xattr_heap(x));
 	free(x->name);
 	free(x->value);
 	free(x);
@@ -129,7 +137,7 @@ int tm_setxattr(struct inode *inode, const char *name, const void *buf, size_t s
 		return -EEXIST;
 	if (!*p && (flags & XATTR_REPLACE))
 		return -ENODATA;
-	if (total_size(ti) + strlen(name) + 1 + size > TM_XATTR_TOTAL_MAX)
+	if (total_size(ti) + strlen(name) + 1 + size > TM_XATTR_TOTAL_MAX || kmem_full())
 		return -ENOSPC;
 	if (*p)
 		drop(p);

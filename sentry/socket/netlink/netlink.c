@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/kernel/task.h"
 #include "sentry/socket/netlink/netlink_priv.h"
 #include "sentry/socket/socket.h"
@@ -182,19 +183,28 @@ static int netlink_getname(struct socket *s, bool peer, struct sock_addr *ret)
 
 /* ---------------------------------------------------------------- send */
 
+static void dgram_free(struct nl_dgram *d)
+{
+	if (d)
+		kmem_uncharge(sizeof(*d) + d->len);
+	free(d);
+}
+
 static void queue(struct nl_sock *nl, const struct nl_reply *r)
 {
 	struct nl_dgram *d;
 
 	if (r->used == 0)
 		return;
-	d = kzalloc(sizeof(*d) + r->used);
-	d->len = r->used;
-	memcpy(d->data, r->buf, r->used);
+	d = kmem_charge(sizeof(*d) + r->used) ? kzalloc(sizeof(*d) + r->used) : NULL;
+	if (d) {
+		d->len = r->used;
+		memcpy(d->data, r->buf, r->used);
+	}
 	mutex_lock(&nl->sk.mu);
-	if (nl->queued >= NL_QUEUE_MAX) {
+	if (!d || nl->queued >= NL_QUEUE_MAX) {
 		nl->sk.err = ENOBUFS;
-		free(d);
+		dgram_free(d);
 	} else {
 		list_add_tail(&nl->rq, &d->node);
 		nl->queued++;
@@ -303,7 +313,7 @@ static ssize_t recv_once(struct nl_sock *nl, struct sock_msg *m, int flags)
 	if (!(flags & MSG_PEEK)) {
 		list_del(&d->node);
 		nl->queued--;
-		free(d);
+		dgram_free(d);
 	}
 	return r;
 }
@@ -380,7 +390,7 @@ static void netlink_destroy(struct socket *s)
 		struct nl_dgram *d = list_first(&nl->rq, struct nl_dgram, node);
 
 		list_del(&d->node);
-		free(d);
+		dgram_free(d);
 	}
 	socket_fini(s);
 	free(nl);

@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 
 #include "base/alloc.h"
+#include "sentry/kernel/kmem.h"
 #include "sentry/kernel/task.h"
 #include "sentry/socket/netns.h"
 #include "sentry/socket/unix/unix_priv.h"
@@ -110,8 +111,20 @@ static void uncharge(struct unix_sock *from, size_t len)
 		sock_wake(&from->sk, EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND);
 }
 
+/* Room for @cap bytes; all else is zero. NULL: out of memory. */
+struct unix_buf *unix_buf_alloc(size_t cap)
+{
+	size_t size = sizeof(struct unix_buf) + cap;
+	struct unix_buf *b = kmem_charge(size) ? kmalloc_guest(size) : NULL;
+
+	if (b)
+		*b = (struct unix_buf){ .heap = size };
+	return b;
+}
+
 void unix_buf_free(struct unix_buf *b)
 {
+	kmem_uncharge(b->heap);
 	scm_free(b->scm);
 	if (b->from) {
 		uncharge(b->from, b->cap);

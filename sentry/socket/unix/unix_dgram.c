@@ -95,15 +95,16 @@ static int dgram_connect(struct task *t, struct socket *s, const struct sock_add
 static struct unix_buf *message_create(struct unix_sock *u, struct sock_msg *m)
 {
 	size_t len = m->it->left;
-	struct unix_buf *b = kmalloc_guest(sizeof(*b) + len);
+	struct unix_buf *b = unix_buf_alloc(len);
 	ssize_t r;
 
 	if (!b)
 		return err_ptr(-ENOBUFS);
-	*b = (struct unix_buf){ .len = len, .cap = len + MSG_OVERHEAD };
+	b->len = len;
+	b->cap = len + MSG_OVERHEAD;
 	r = len ? iter_copy_from(m->it, b->data, len) : 0;
 	if (r != (ssize_t)len) {
-		free(b);
+		unix_buf_free(b);
 		return err_ptr(-EFAULT);
 	}
 	b->from = unix_get(u);

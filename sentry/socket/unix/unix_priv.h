@@ -45,6 +45,7 @@ struct unix_buf {
 	struct scm *scm;         /* owned; may be NULL */
 	struct unix_sock *from;  /* messages: sender; reference */
 	size_t off, len, cap;    /* data is [off, off + len) */
+	size_t heap;             /* charged for it (sentry/kernel/kmem.h) */
 	uint8_t data[];
 };
 
@@ -114,6 +115,7 @@ void unix_cred_put(struct unix_cred *c);
 /* Remembers @t as what the other side sees by SO_PEERCRED. Context: u->sk.mu, or @u not public. */
 void unix_set_peercred(struct unix_sock *u, struct task *t);
 void unix_copy_peercred(struct unix_sock *to, const struct unix_sock *from);
+struct unix_buf *unix_buf_alloc(size_t cap);
 void unix_buf_free(struct unix_buf *b);
 int unix_shutdown(struct socket *s, int how);
 void unix_release(struct socket *s);

@@ -64,13 +64,13 @@ static ssize_t append_locked(struct unix_sock *p, struct iter *it, size_t max, s
 	}
 	n = MIN(n, (size_t)UNIX_BUF_MAX);
 	cap = MAX(n, (size_t)UNIX_BUF_MIN);
-	b = kmalloc_guest(sizeof(*b) + cap);
+	b = unix_buf_alloc(cap);
 	if (!b)
 		return -ENOMEM;
-	*b = (struct unix_buf){ .cap = cap };
+	b->cap = cap;
 	r = iter_copy_from(it, b->data, n);
 	if (r <= 0) {
-		free(b);
+		unix_buf_free(b);
 		return r;
 	}
 	b->len = (size_t)r;
