@@ -82,7 +82,7 @@ def busybox_root():
         box = next(p for p in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(p))
         subprocess.run(["cp", box, root + "/bin/busybox"], check=True)
         for a in ("sh", "ls", "cat", "sleep", "echo", "true", "false", "id", "stty", "env", "touch", "kill", "ps", "pwd",
-                  "grep", "hostname", "mount", "tty", "dd", "readlink", "wc", "head", "yes", "rm", "mkdir"):
+                  "grep", "hostname", "mount", "tty", "dd", "readlink", "wc", "head", "yes", "rm", "mkdir", "mkfifo"):
             os.symlink("busybox", f"{root}/bin/{a}")
         with open(root + "/etc/passwd", "w") as f:
             f.write("root:x:0:0:root:/root:/bin/sh\n")
