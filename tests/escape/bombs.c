@@ -92,7 +92,7 @@ TEST(sparse_files)
 		CHECK(pwrite(fd, "x", 1, i << 30) == 1);
 	CHECK(fstat(fd, &st) == 0 && st.st_size == (999L << 30) + 1);
 	CHECK(st.st_blocks < 65536); /* 32 MiB */
-	CHECK(ftruncate(fd, 1) == 0 && ftruncate(fd, 1L << 50) == 0);
+	CHECK(ftruncate(fd, 1) == 0 && ftruncate(fd, 1L << 43) == 0);
 	CHECK(fstat(fd, &st) == 0 && st.st_blocks <= 64);
 	/* mapped, and touched here and there */
 	char *p = mmap(NULL, 1UL << 40, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -114,6 +114,7 @@ TEST(holes_everywhere)
 		CHECK(pwrite(fd, "x", 1, i * 8192) == 1);
 	for (long i = 0; i < 4000; i++)
 		CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, i * 8192 + 4096, 4096) == 0);
+	CHECK(ftruncate(fd, 4000 * 8192) == 0);
 	char *p = mmap(NULL, 4000 * 8192, PROT_READ, MAP_SHARED, fd, 0);
 	long sum = 0;
 	CHECK(p != MAP_FAILED);
@@ -176,7 +177,7 @@ TEST(epoll_nests_no_deeper)
 			break;
 		last = ep;
 	}
-	CHECK(n >= 3 && n < 10 && errno == EINVAL);
+	CHECK(n >= 3 && n < 10 && (errno == ELOOP || errno == EINVAL));
 	/* a circle */
 	int a = epoll_create1(0), b = epoll_create1(0);
 	CHECK(epoll_ctl(a, EPOLL_CTL_ADD, b, &ev) == 0);

@@ -96,8 +96,12 @@ TEST(vectors_that_overflow)
 	struct iovec one = { b, 1 };
 
 	for (size_t i = 0; i < N(counts); i++) {
-		check_refused(syscall(SYS_readv, p[0], &one, counts[i]));
-		check_refused(syscall(SYS_writev, p[1], &one, counts[i]));
+		/* Linux cuts the number to 32 bits, and none is no error. */
+		long r = syscall(SYS_readv, p[0], &one, counts[i]);
+
+		CHECK(r == 0 || (r == -1 && errno == EINVAL));
+		r = syscall(SYS_writev, p[1], &one, counts[i]);
+		CHECK(r == 0 || (r == -1 && errno == EINVAL));
 		check_refused(syscall(SYS_process_vm_readv, getpid(), &one, counts[i], &one, 1L, 0L));
 		check_refused(syscall(SYS_process_vm_readv, getpid(), &one, 1L, &one, counts[i], 0L));
 	}
@@ -145,7 +149,7 @@ TEST(mappings_that_overflow)
 			      MAP_FAILED);
 			CHECK(mremap(page, 4096, lengths[i], MREMAP_MAYMOVE) == MAP_FAILED);
 			CHECK(munmap(at(0x10000), lengths[i]) == -1);
-			CHECK(mprotect(page, lengths[i], PROT_READ) == -1);
+			CHECK(mprotect(page, lengths[i], PROT_READ | PROT_WRITE) == -1);
 		}
 		CHECK(mmap(at(0x7fffffffe000), lengths[i], PROT_READ,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED);
