@@ -32,6 +32,9 @@ WHOLE = [
      "printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\\n%%.o: %%.c\\n\\tgcc -O1 -c $<\\n' >Makefile; make -j2 >/dev/null"),
     ("sqlite 100,000 inserts", "cd /tmp && { echo 'create table t(a integer primary key, b text); begin;'; "
      "seq -f 'insert into t values(%.0f, 1);' 100000; echo 'commit;'; } | sqlite3 x.db"),
+    ("redis, 20,000 SET and GET over a unix socket", "redis-server --port 0 --unixsocket /tmp/r.sock --save '' >/dev/null & "
+     "while ! redis-cli -s /tmp/r.sock ping >/dev/null 2>&1; do sleep 0.05; done; redis-benchmark -s /tmp/r.sock -n 20000 -q "
+     "-t set,get >/dev/null; redis-cli -s /tmp/r.sock shutdown nosave"),
     ("20,000 small files written and removed", "python3 -c \"import os\nfor d in range(200):\n os.makedirs(f'/tmp/t/{d}')\n "
      "for f in range(100):\n  open(f'/tmp/t/{d}/{f}', 'w').write('x' * 300)\" && rm -r /tmp/t"),
 ]

@@ -77,6 +77,24 @@ static void stat_row(void)
 	stat("/bin/sh", &st);
 }
 
+static void stat_missing(void)
+{
+	struct stat st;
+
+	stat("/bin/no-such-file", &st);
+}
+
+static void mprotect_row(void)
+{
+	static char *p;
+	static int prot = PROT_READ;
+
+	if (!p)
+		p = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mprotect(p, 65536, prot);
+	prot ^= PROT_WRITE;
+}
+
 static void open_close(void)
 {
 	close(open("/bin/sh", O_RDONLY));
@@ -231,11 +249,13 @@ static const struct {
 	{ "pread_rootfs", pread_root, 1000, NULL },
 	{ "pread_layer", pread_layer, 1000, NULL },
 	{ "stat", stat_row, 1000, NULL },
+	{ "stat_missing", stat_missing, 1000, NULL },
 	{ "open_close", open_close, 500, NULL },
 	{ "create_unlink", create_unlink, 200, NULL },
 	{ "signal_self", signal_self, 200, NULL },
 	{ "pipe_pingpong", pingpong, 200, echo_process },
 	{ "futex_pingpong", futex_pingpong, 200, futex_setup },
+	{ "mprotect", mprotect_row, 200, NULL },
 	{ "mmap_page", mmap_page, 100, NULL },
 	{ "mmap_mib", mmap_mib, 5, NULL },
 	{ "thread_create_join", thread_row, 50, NULL },
