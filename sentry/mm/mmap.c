@@ -283,7 +283,8 @@ long mm_mmap(struct task *t, gaddr_t addr, uint64_t len, int prot, int flags, st
 	r.len = page_up(len);
 	if (r.len == 0 || r.len > GUEST_TASK_SIZE)
 		return -ENOMEM;
-	if (__builtin_add_overflow(off, r.len, &end))
+	/* file_mmap_ok(): no page of it beyond what a file may have */
+	if (f && (__builtin_add_overflow(off, r.len, &end) || end > INT64_MAX))
 		return -EOVERFLOW;
 	e = request_flags(t, prot, flags, &r);
 	if (e == 0)

@@ -298,7 +298,8 @@ TEST(all_of_proc_is_read)
 	}
 	for (int i = 0; i < 2; i++) {
 		CHECK(nftw("/proc/self", visit, 20, FTW_PHYS) == 0);
-		CHECK(nftw("/proc", visit, 20, FTW_PHYS) == 0);
+		/* nftw gives up at a directory that is gone when it comes there. */
+		CHECK(nftw("/proc", visit, 20, FTW_PHYS) == 0 || errno == ENOENT || errno == ESRCH);
 	}
 	CHECK(seen > 100);
 	CHECK(kill(kid, SIGKILL) == 0 && waitpid(kid, NULL, 0) == kid);
