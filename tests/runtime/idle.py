@@ -153,8 +153,9 @@ def tmux_with_a_shell():
 
 @test
 def vim_on_a_terminal():
+    # Four seconds after the last key vim writes its swap file, once ('updatetime'): that is before we look.
     idle("idle-vim", "tmux -f /dev/null new-session -d -x 80 -y 24 'exec vim.tiny -u NONE /tmp/f'; tmux set -g status off; sleep 1; "
-         "echo ready; exec sleep 100", "ready")
+         "echo ready; exec sleep 100", "ready", settle=6)
 
 
 main()
