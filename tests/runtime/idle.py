@@ -12,11 +12,12 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.environ["TOP"], "tests/runtime"))
-from _lib import STATE, TOP, bundle, hf, main, test, wait_for
+from _lib import HOLDFAST, STATE, TOP, bundle, hf, main, test, wait_for
 
 SECONDS = 5
 TICKS = 2      # of 10 ms in all: rounding, and being looked at
 SWITCHES = 10  # of all threads in all; a poll of once a second would be 5 with each handing over
+TMUX = "tmux -f /dev/null new-session -d -x 80 -y 24 "
 DEBIAN = subprocess.run([os.path.join(TOP, "tools/mkrootfs.sh"), "test"], check=True, stdout=subprocess.PIPE,
                         text=True).stdout.strip()
 
@@ -45,7 +46,7 @@ def switches(pids):
 
 
 def sandbox_processes(cid):
-    """The sentry, everything in its pid namespace (stubs), and the gofer: it serves this sandbox's state directory."""
+    """The sentry, everything in its pid namespace or below it (stubs), and the gofer."""
     with open(os.path.join(STATE, cid, "state.json")) as f:
         sentry = json.load(f)["sentry_pid"]
     ns = os.stat(f"/proc/{sentry}/ns/pid").st_ino
@@ -77,11 +78,16 @@ def use(pids):
 
 def idle(name, script, ready, interpreter=("/bin/bash", "-c"), settle=1.5):
     """Runs @script, waits until it has written @ready to its output, and measures."""
-    d = bundle(name, [*interpreter, script], lambda c: (c["root"].update(path=DEBIAN), c["process"].pop("rlimits", None),
-                                                         c["process"]["env"].append("TERM=xterm")))
+
+    def edit(conf):
+        conf["root"]["path"] = DEBIAN
+        conf["process"].pop("rlimits", None)
+        conf["process"]["env"].append("TERM=xterm")
+
+    d = bundle(name, [*interpreter, script], edit)
     path = os.path.join(d, "out")
     with open(path, "w") as out:
-        p = subprocess.Popen([os.environ["HOLDFAST"], "--root", STATE, "run", "--overlay", "memory", "--bundle", d, name],
+        p = subprocess.Popen([HOLDFAST, "--root", STATE, "run", "--overlay", "memory", "--bundle", d, name],
                              stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
         def is_ready():
@@ -147,14 +153,14 @@ time.sleep(100)
 
 @test
 def tmux_with_a_shell():
-    idle("idle-tmux", "tmux -f /dev/null new-session -d -x 80 -y 24 'exec bash --norc'; tmux set -g status off; sleep 1; "
+    idle("idle-tmux", TMUX + "'exec bash --norc'; tmux set -g status off; sleep 1; "
          "echo ready; exec sleep 100", "ready")
 
 
 @test
 def vim_on_a_terminal():
     # Four seconds after the last key vim writes its swap file, once ('updatetime'): that is before we look.
-    idle("idle-vim", "tmux -f /dev/null new-session -d -x 80 -y 24 'exec vim.tiny -u NONE /tmp/f'; tmux set -g status off; sleep 1; "
+    idle("idle-vim", TMUX + "'exec vim.tiny -u NONE /tmp/f'; tmux set -g status off; sleep 1; "
          "echo ready; exec sleep 100", "ready", settle=6)
 
 
