@@ -74,35 +74,8 @@ char *kasprintf(const char *fmt, ...)
 	return p;
 }
 
-static _Atomic unsigned long fail_countdown;
-
-#ifdef HF_DEBUG
-static bool fail_this_one(void)
-{
-	unsigned long n = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
-
-	while (n) {
-		if (atomic_compare_exchange_weak(&fail_countdown, &n, n - 1))
-			return n == 1;
-	}
-	return false;
-}
-#else
-static bool fail_this_one(void)
-{
-	return false;
-}
-#endif
-
 /* Not zeroed: the caller fills it, or reads only what it filled. */
 void *kmalloc_guest(size_t size)
 {
-	if (fail_this_one())
-		return NULL;
 	return malloc(size ? size : 1);
-}
-
-void alloc_fail_nth(unsigned long n)
-{
-	atomic_store(&fail_countdown, n);
 }

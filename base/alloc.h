@@ -21,7 +21,4 @@ char *kstrndup(const char *s, size_t n) __attribute__((malloc, returns_nonnull))
 char *kasprintf(const char *fmt, ...) __printf(1, 2) __attribute__((returns_nonnull));
 void *kmalloc_guest(size_t size) __must_check __attribute__((malloc));
 
-/* Debug builds: the n-th allocation from now on made by kmalloc_guest() fails; 0 switches it off. */
-void alloc_fail_nth(unsigned long n);
-
 #endif

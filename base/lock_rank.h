@@ -54,10 +54,8 @@ enum lock_rank {
 	RANK_TIMER_QUEUE,  /* queue of the timer thread */
 	RANK_TASK,         /* task.mu: fields read by others (comm, cred pointer, rlimits) */
 	RANK_NS,           /* small namespace objects: uts, ipc ids, pid maps */
-	RANK_FUTEX_WAITER,
 	RANK_WAITQ,        /* waitq.mu: wake callbacks run under it */
 	RANK_EPOLL_READY,  /* epoll.ready_mu: taken by wake callbacks */
-	RANK_PARK,         /* a task's own sleep word */
 	RANK_PLATFORM,     /* pool of stubs, host process table */
 	RANK_LOG,
 	RANK_COUNT

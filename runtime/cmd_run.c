@@ -143,7 +143,6 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 			    .bundle = b->bundle,
 			    .overlay = b->overlay,
 			    .platform = globals.platform,
-			    .network = globals.network,
 			    .strace = globals.strace,
 			    .debug = globals.debug,
 			    .stdio = { 0, 1, 2 },

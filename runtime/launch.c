@@ -366,9 +366,9 @@ static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct
 
 static json_t *boot_message(const struct launch *l, const struct attach_set *a)
 {
-	return json_pack("{s:s, s:O, s:O, s:s*, s:s*, s:b, s:b, s:s, s:b, s:i, s:i, s:I}", "id", l->dir->id,
+	return json_pack("{s:s, s:O, s:O, s:s*, s:b, s:b, s:s, s:b, s:i, s:i, s:I}", "id", l->dir->id,
 			 "config", l->spec->json, "attach", a->json, "platform", l->platform,
-			 "network", l->network, "strace", l->strace, "debug", l->debug, "overlay",
+			 "strace", l->strace, "debug", l->debug, "overlay",
 			 l->overlay == OVERLAY_NONE ? "none" : "memory", "console",
 			 l->console >= 0, "rows", (int)l->rows, "cols", (int)l->cols,
 			 "memory", (json_int_t)memory_limit(l->spec));

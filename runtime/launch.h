@@ -23,7 +23,6 @@ struct launch {
 	const char *bundle;   /* relative paths of the spec start here */
 	enum overlay_mode overlay;
 	const char *platform; /* name, or NULL: the best one */
-	const char *network;  /* mode, or NULL */
 	bool strace, debug;
 	int stdio[3];         /* the guest's 0, 1, 2; unused with a terminal */
 	int console;          /* socket or pty slave that carries a terminal's bytes, or -1 */

@@ -312,7 +312,7 @@ static void parse_linux(struct reader *r, const json_t *root, struct spec *s)
 
 	s->masked_paths = get_strv(r, l, "maskedPaths", "linux.maskedPaths", &s->nmasked);
 	s->readonly_paths = get_strv(r, l, "readonlyPaths", "linux.readonlyPaths", &s->nreadonly);
-	s->cgroups_path = get_str(r, l, "cgroupsPath", "linux.cgroupsPath");
+	(void)get_str(r, l, "cgroupsPath", "linux.cgroupsPath"); /* its type is checked */
 	v = get_int(r, mem, "limit", "linux.resources.memory.limit", -1, INT64_MAX, 0);
 	s->memory_limit = v > 0 ? (uint64_t)v : 0;
 	v = get_int(r, cpu, "quota", "linux.resources.cpu.quota", -1, INT64_MAX, 0);
@@ -345,12 +345,10 @@ static void parse_document(struct reader *r, struct spec *s)
 	s->domainname = get_str(r, s->json, "domainname", "domainname");
 	if (s->domainname && strlen(s->domainname) > 64)
 		complain(r, "domainname", "is longer than 64 bytes");
-	if (process) {
-		s->has_process = true;
+	if (process)
 		parse_process(r, process, &s->process);
-	} else {
+	else
 		complain(r, "process", "is missing");
-	}
 	parse_mounts(r, s->json, s);
 	parse_linux(r, s->json, s);
 	s->annotations = json_object_get(s->json, "annotations");
@@ -392,7 +390,6 @@ struct spec *spec_parse(const char *text, size_t len, const char *name, char **r
 
 static void parse_process_document(struct reader *r, struct spec *s)
 {
-	s->has_process = true;
 	parse_process(r, s->json, &s->process);
 }
 

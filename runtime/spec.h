@@ -53,13 +53,11 @@ struct spec {
 	bool root_readonly;
 	const char *hostname, *domainname;
 	struct spec_process process;
-	bool has_process;
 	struct spec_mount *mounts;
 	unsigned nmounts;
 	const char **masked_paths, **readonly_paths;
 	unsigned nmasked, nreadonly;
 	uint64_t memory_limit, cpu_quota, cpu_period, pids_limit; /* 0: none */
-	const char *cgroups_path;
 	json_t *annotations; /* borrowed; may be NULL */
 };
 

@@ -18,7 +18,6 @@ BIN = os.path.join(TOP, "build/release/holdfast")
 ASAN_BIN = os.path.join(TOP, "build/asan/holdfast")
 GUESTS = os.path.join(TOP, "build/tests")
 TAP = re.compile(r"^(ok|not ok) \d+ - (\S+)(?: # SKIP ?(.*))?")
-PLATFORMS = ["ptrace"]
 
 totals = {"passed": 0, "failed": 0, "skipped": 0}
 failures = []
@@ -141,13 +140,11 @@ def sandboxed(suite, binary, platform, folder, timeout=300):
 
 
 def suite_syscalls():
-    for platform in PLATFORMS:
-        sandboxed("syscalls/" + platform, BIN, platform, "syscalls")
+    sandboxed("syscalls/ptrace", BIN, "ptrace", "syscalls")
 
 
 def suite_asan():
-    for platform in PLATFORMS:
-        sandboxed("asan/" + platform, ASAN_BIN, platform, "syscalls", 600)
+    sandboxed("asan/ptrace", ASAN_BIN, "ptrace", "syscalls", 600)
 
 
 def suite_trap():
@@ -157,8 +154,7 @@ def suite_trap():
 
 
 def suite_escape():
-    for platform in PLATFORMS:
-        sandboxed("escape/" + platform, BIN, platform, "escape")
+    sandboxed("escape/ptrace", BIN, "ptrace", "escape")
 
 
 def scripts(suite, folder, timeout):

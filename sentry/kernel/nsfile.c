@@ -53,11 +53,6 @@ static struct cgroupns init_cgroupns = {
 	.inum = CGROUP_INIT_INUM,
 };
 
-const char *ns_kind_name(enum ns_kind kind)
-{
-	return kinds[kind].name;
-}
-
 const char *ns_kind_proper_name(enum ns_kind kind)
 {
 	return kinds[kind].proper;

@@ -24,8 +24,6 @@ enum ns_kind {
 	NS_KIND_COUNT
 };
 
-/* Name below /proc/PID/ns ("mnt", "pid_for_children"). */
-const char *ns_kind_name(enum ns_kind kind);
 /* Word in the link's text ("pid" for pid_for_children, too): "pid:[4026531836]". */
 const char *ns_kind_proper_name(enum ns_kind kind);
 

@@ -100,8 +100,6 @@ bool pgrp_has_stopped_locked(struct pid *pgrp);
 
 /* ---- cred.c ---- */
 void cred_fix_caps_after_uid(struct cred *new, const struct cred *old);
-/* Both in the caller's namespace; true if mapped. */
-int cred_install_user(struct task *t, struct cred *c);
 
 /* ---- nsproxy.c ---- */
 void task_set_nsproxy(struct task *t, struct nsproxy *ns); /* takes over */

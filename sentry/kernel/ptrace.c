@@ -74,11 +74,6 @@ void ptrace_tracer_exit_locked(struct task *t)
 	}
 }
 
-void ptrace_wake_locked(struct task *tracee)
-{
-	task_wake_killable(tracee);
-}
-
 void ptrace_notify_tracer_locked(struct task *t, int why, int status)
 {
 	struct tgroup *tg = t->tracer->tg;

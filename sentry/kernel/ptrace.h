@@ -111,8 +111,6 @@ void ptrace_link_locked(struct task *tracer, struct task *tracee, bool seize,
 void ptrace_unlink_locked(struct task *tracee);
 /* @t, a tracer, exits: detaches (or kills, PTRACE_O_EXITKILL) its tracees. */
 void ptrace_tracer_exit_locked(struct task *t);
-/* Wakes a tracee out of any trace stop: SIGKILL, group exit. */
-void ptrace_wake_locked(struct task *tracee);
 /* Tells the tracer (SIGCHLD, its child_wq) about @t's stop. @why: CLD_TRAPPED or CLD_STOPPED. */
 void ptrace_notify_tracer_locked(struct task *t, int why, int status);
 

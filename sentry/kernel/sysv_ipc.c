@@ -94,7 +94,7 @@ int64_t ipc_now_s(void)
 
 /* ---- ids ---- */
 
-struct ipc_obj *ipc_find_index_locked(struct ipcns *ns, enum ipc_kind kind, int index)
+static struct ipc_obj *find_index_locked(struct ipcns *ns, enum ipc_kind kind, int index)
 {
 	struct ipc_ids *ids = &ns->ids[kind];
 
@@ -107,8 +107,23 @@ struct ipc_obj *ipc_find_locked(struct ipcns *ns, enum ipc_kind kind, int id)
 
 	if (id < 0)
 		return NULL;
-	o = ipc_find_index_locked(ns, kind, id & ID_INDEX_MASK);
+	o = find_index_locked(ns, kind, id & ID_INDEX_MASK);
 	return o && o->id == id ? o : NULL;
+}
+
+int ipc_find_stat_locked(struct task *t, enum ipc_kind kind, int id, bool by_id, bool any,
+			 struct ipc_obj **ret)
+{
+	struct ipcns *ns = task_ipcns(t);
+	struct ipc_obj *o = by_id ? ipc_find_locked(ns, kind, id) : find_index_locked(ns, kind, id);
+	int r;
+
+	if (!o)
+		return -EINVAL;
+	r = any ? 0 : ipc_access(t, o, 0444);
+	if (r == 0)
+		*ret = o;
+	return r;
 }
 
 struct ipc_obj *ipc_find_key_locked(struct ipcns *ns, enum ipc_kind kind, int32_t key)

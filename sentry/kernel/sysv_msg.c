@@ -302,15 +302,10 @@ static long ctl_stat(struct task *t, int id, int cmd, gaddr_t buf)
 	struct l_msqid_ds ds = { 0 };
 	struct msg_queue *q;
 	struct ipc_obj *o;
-	long r = 0;
+	long r;
 
 	mutex_lock(&sysv_mu);
-	o = cmd == IPC_STAT ? ipc_find_locked(task_ipcns(t), IPC_MSG, id)
-			    : ipc_find_index_locked(task_ipcns(t), IPC_MSG, id);
-	if (!o)
-		r = -EINVAL;
-	else if (cmd != L_MSG_STAT_ANY)
-		r = ipc_access(t, o, 0444);
+	r = ipc_find_stat_locked(t, IPC_MSG, id, cmd == IPC_STAT, cmd == L_MSG_STAT_ANY, &o);
 	if (r == 0) {
 		q = to_queue(o);
 		ipc_show_perm(t, o, &ds.perm);

@@ -45,7 +45,10 @@ extern struct mutex sysv_mu;
 struct ipcns *task_ipcns(struct task *t); /* borrowed: the caller's own */
 /* _locked: sysv_mu. Object of @id, or NULL. */
 struct ipc_obj *ipc_find_locked(struct ipcns *ns, enum ipc_kind kind, int id);
-struct ipc_obj *ipc_find_index_locked(struct ipcns *ns, enum ipc_kind kind, int index);
+/* What a STAT command shows: @id is an id with @by_id (IPC_STAT), else an index of the table; @any
+ * (*_STAT_ANY) needs no permission. 0, -EINVAL or -EACCES. */
+int ipc_find_stat_locked(struct task *t, enum ipc_kind kind, int id, bool by_id, bool any,
+			 struct ipc_obj **ret);
 struct ipc_obj *ipc_find_key_locked(struct ipcns *ns, enum ipc_kind kind, int32_t key);
 /* Enters @o (initialised here, reference of the caller becomes the table's). Id or -ENOSPC. */
 int ipc_insert_locked(struct task *t, struct ipcns *ns, enum ipc_kind kind, struct ipc_obj *o,

@@ -378,15 +378,10 @@ static long ctl_stat(struct task *t, int id, int cmd, gaddr_t buf)
 {
 	struct l_semid_ds ds = { 0 };
 	struct ipc_obj *o;
-	long r = 0;
+	long r;
 
 	mutex_lock(&sysv_mu);
-	o = cmd == IPC_STAT ? ipc_find_locked(task_ipcns(t), IPC_SEM, id)
-			    : ipc_find_index_locked(task_ipcns(t), IPC_SEM, id);
-	if (!o)
-		r = -EINVAL;
-	else if (cmd != L_SEM_STAT_ANY)
-		r = ipc_access(t, o, 0444);
+	r = ipc_find_stat_locked(t, IPC_SEM, id, cmd == IPC_STAT, cmd == L_SEM_STAT_ANY, &o);
 	if (r == 0) {
 		ipc_show_perm(t, o, &ds.perm);
 		ds.otime = to_set(o)->otime_s;

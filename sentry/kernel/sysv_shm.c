@@ -320,15 +320,10 @@ static long ctl_stat(struct task *t, int id, int cmd, gaddr_t buf)
 {
 	struct l_shmid_ds ds;
 	struct ipc_obj *o;
-	long r = 0;
+	long r;
 
 	mutex_lock(&sysv_mu);
-	o = cmd == IPC_STAT ? ipc_find_locked(task_ipcns(t), IPC_SHM, id)
-			    : ipc_find_index_locked(task_ipcns(t), IPC_SHM, id);
-	if (!o)
-		r = -EINVAL;
-	else if (cmd != L_SHM_STAT_ANY)
-		r = ipc_access(t, o, 0444);
+	r = ipc_find_stat_locked(t, IPC_SHM, id, cmd == IPC_STAT, cmd == L_SHM_STAT_ANY, &o);
 	if (r == 0) {
 		show_locked(t, to_shm(o), &ds);
 		r = cmd == IPC_STAT ? 0 : o->id;

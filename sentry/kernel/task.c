@@ -76,7 +76,6 @@ void task_put(struct task *t)
 	tgroup_put(t->tg);
 	pid_put(t->pid);
 	cred_put(t->cred);
-	cred_put(t->cred_old);
 	sighand_put(t->sighand);
 	seccomp_put(t->seccomp);
 	free(t->start_fp);

@@ -68,7 +68,6 @@ struct restart_block {
 			int clock;
 			int64_t deadline_ns;
 			gaddr_t rem;
-			bool compat_rem;
 		} nanosleep;
 		struct {
 			gaddr_t uaddr;
@@ -185,11 +184,9 @@ struct task {
 	clockid_t host_cpu_clock;    /* (m) CPU clock of the sentry thread; valid with host_clock_ok */
 	bool host_clock_ok;          /* (m) */
 	uint64_t utime_base_ns;      /* (m) of contexts that exec has left behind */
-	struct cred *cred_old;       /* (t) replaced credentials, kept until the call is over */
 	struct list all_node;        /* (T) in kernel.all_tasks */
 	_Atomic uint32_t kill_word;  /* (a) futex word of task_wait_killable() */
 	_Atomic bool kill_waiting;   /* (a) the task is in there; task_interrupt() wakes it, too */
-	bool started;                /* (T) has, or had, a sentry thread */
 	bool killed_by_exec;         /* (T) a thread that its sibling's exec removes: no report */
 };
 
@@ -234,7 +231,6 @@ struct tgroup {
 	struct mutex exec_mu;
 	struct waitq exec_wq;
 	bool zombie;                   /* leader and all threads gone, waiting to be reaped */
-	bool autoreap;
 
 	struct rlimit_g rlim[RLIM_COUNT]; /* (rlim_mu) */
 	struct mutex rlim_mu;          /* RANK_TASK */
@@ -298,7 +294,7 @@ void task_wake_killable(struct task *t);
 struct clone_args {
 	uint64_t flags; /* CLONE_*; exit signal not included */
 	int exit_signal;
-	gaddr_t stack, stack_size_base;
+	gaddr_t stack;
 	uint64_t stack_size;
 	gaddr_t parent_tid, child_tid, pidfd;
 	uint64_t tls;

@@ -119,19 +119,6 @@ struct plat_as *mm_plat_as(struct mm *mm)
 	return mm->as;
 }
 
-int mm_flush(struct mm *mm, struct plat_ctx *self)
-{
-	int r = 0;
-
-	rwmutex_wrlock(&mm->mu);
-	if (mm->as) {
-		r = plat->as_flush(mm->as, self);
-		mm->need_flush = false;
-	}
-	rwmutex_unlock(&mm->mu);
-	return r;
-}
-
 /* ---- the lock ---- */
 
 void mm_read_lock(struct mm *mm)

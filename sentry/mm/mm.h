@@ -80,8 +80,6 @@ void mm_unuse(struct mm *mm);       /* one task less; drops its reference */
 /* fork(): copy-on-write copy of @old, with one use. @self: the caller's context in @old. */
 struct mm *mm_fork(struct mm *old, struct plat_ctx *self);
 struct plat_as *mm_plat_as(struct mm *mm);
-/* Applies queued changes for foreign or multi-threaded address spaces; see plat_as_flush. */
-int mm_flush(struct mm *mm, struct plat_ctx *self);
 
 /* ---- what the loader sets and /proc shows ---- */
 struct mm_layout {

@@ -89,13 +89,6 @@ bool vm_object_is_shmem(const struct vm_object *o)
 	return o->ops == &shmem_ops;
 }
 
-uint64_t shmem_object_resident(struct vm_object *o)
-{
-	struct shmem *s = to_shmem(o);
-
-	return mfile_range_resident(s->mf, s->off, s->size);
-}
-
 void shmem_object_punch(struct vm_object *o, uint64_t off, uint64_t len)
 {
 	struct shmem *s = to_shmem(o);

@@ -266,7 +266,7 @@ ssize_t copyin_path(struct task *t, gaddr_t src, char **ret)
 
 /* ---- single words ---- */
 
-enum word_op { WORD_LOAD, WORD_CMPXCHG, WORD_SWAP };
+enum word_op { WORD_LOAD, WORD_CMPXCHG };
 
 static int word_op(struct task *t, gaddr_t a, enum word_op op, uint32_t expect, uint32_t val,
 		   uint32_t *ret)
@@ -286,9 +286,8 @@ static int word_op(struct task *t, gaddr_t a, enum word_op op, uint32_t expect, 
 		if (g && !is_err(g)) {
 			uint32_t *w = (uint32_t *)(void *)g;
 
-			r = op == WORD_LOAD      ? safe_load32(w, ret)
-			    : op == WORD_CMPXCHG ? safe_cmpxchg32(w, expect, val, ret)
-						 : safe_swap32(w, val, ret);
+			r = op == WORD_LOAD ? safe_load32(w, ret) :
+					      safe_cmpxchg32(w, expect, val, ret);
 		}
 		mm_read_unlock(mm);
 		if (g && r == -EFAULT && oom_short() && oom_relieve(t))
@@ -309,11 +308,6 @@ int user_load32(struct task *t, gaddr_t a, uint32_t *ret)
 int user_cmpxchg32(struct task *t, gaddr_t a, uint32_t expect, uint32_t desired, uint32_t *ret_old)
 {
 	return word_op(t, a, WORD_CMPXCHG, expect, desired, ret_old);
-}
-
-int user_swap32(struct task *t, gaddr_t a, uint32_t v, uint32_t *ret_old)
-{
-	return word_op(t, a, WORD_SWAP, 0, v, ret_old);
 }
 
 /* ---- for host I/O and futexes ---- */

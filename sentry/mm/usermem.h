@@ -44,7 +44,6 @@ ssize_t mm_write(struct mm *mm, gaddr_t dst, const void *src, size_t len, bool f
 int __must_check user_load32(struct task *t, gaddr_t a, uint32_t *ret);
 int __must_check user_cmpxchg32(struct task *t, gaddr_t a, uint32_t expect, uint32_t desired,
 				uint32_t *ret_old);
-int __must_check user_swap32(struct task *t, gaddr_t a, uint32_t v, uint32_t *ret_old);
 
 /*
  * An I/O vector: guest segments, or one kernel buffer. Consumed from the front by the iter_*

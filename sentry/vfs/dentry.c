@@ -190,15 +190,6 @@ struct dentry *dentry_parent(struct dentry *d)
 	return dentry_get(d->parent ? d->parent : d);
 }
 
-void dentry_get_name(struct dentry *d, char buf[NAME_MAX_G + 1])
-{
-	AUTO_LOCK(&dcache_mu);
-	size_t n = MIN((size_t)d->namelen, (size_t)NAME_MAX_G);
-
-	memcpy(buf, d->name, n);
-	buf[n] = '\0';
-}
-
 bool d_unlinked(const struct dentry *d)
 {
 	return d->parent && !d->hashed;

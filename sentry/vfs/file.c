@@ -39,12 +39,6 @@ struct file *file_alloc(unsigned flags, const struct cred *c)
 	return f;
 }
 
-/* Open descriptions in all: /proc/sys/fs/file-nr. */
-unsigned file_count_all(void)
-{
-	return atomic_load(&nfiles);
-}
-
 struct file *file_get(struct file *f)
 {
 	ref_get(&f->ref);

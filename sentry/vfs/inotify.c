@@ -217,13 +217,6 @@ static void tell_dentry(struct dentry *d, uint32_t mask)
 	dentry_put(parent);
 }
 
-void notify_dentry(struct dentry *d, uint32_t mask)
-{
-	if (likely(!atomic_load_explicit(&notify_nwatches, memory_order_relaxed)))
-		return;
-	tell_dentry(d, mask);
-}
-
 void notify_path(const struct path *p, uint32_t mask)
 {
 	if (likely(!atomic_load_explicit(&notify_nwatches, memory_order_relaxed)))

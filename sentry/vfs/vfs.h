@@ -264,7 +264,6 @@ struct dentry *dentry_parent(struct dentry *d); /* reference */
 struct dentry *dentry_lookup(struct dentry *dir, const char *name);
 /* A file system learned that @name of @dir (or everything below @dir when NULL) changed behind our back. */
 void dentry_invalidate(struct dentry *dir, const char *name);
-void dentry_get_name(struct dentry *d, char buf[NAME_MAX_G + 1]);
 
 /* Path as seen from @root: heap string; unreachable ones get "(unreachable)" and deleted ones " (deleted)"
  * as in Linux's d_path. */
@@ -396,7 +395,6 @@ struct file *file_create_anon(const struct file_ops *ops, void *priv, unsigned f
  * over the inode reference. */
 struct file *file_create_pseudo(struct inode *inode, const struct file_ops *ops, void *priv,
 				unsigned flags, const char *name);
-unsigned file_count_all(void); /* open descriptions of the sandbox */
 /* epoll.c: forgets @f, whose last reference is gone, in every interest list. */
 void epoll_file_released(struct file *f) __weak;
 struct file *file_get(struct file *f);
@@ -507,7 +505,6 @@ int vfs_mknod_path(struct task *t, int dirfd, const char *name, uint32_t mode, d
 
 /* inotify (vfs/inotify.c): tell watchers of @inode and of its parent. IN_* bits. */
 void notify_path(const struct path *p, uint32_t mask);
-void notify_dentry(struct dentry *d, uint32_t mask);
 void notify_file(struct file *f, uint32_t mask);
 void notify_dir(struct inode *dir, const char *name, uint32_t mask, uint32_t cookie, bool isdir);
 void notify_inode_gone(struct inode *inode);

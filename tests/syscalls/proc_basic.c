@@ -56,6 +56,21 @@ TEST(stat_fields)
 	CHECK(fields == 52);
 }
 
+/* Of a user of its own, so that nobody else's signals count. */
+TEST(status_counts_queued_signals)
+{
+	sigset_t set;
+
+	CHECK(setuid(54321) == 0);
+	CHECK(strstr(slurp("/proc/self/status"), "\nSigQ:\t0/"));
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMIN + 1);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	for (int i = 0; i < 5; i++)
+		CHECK(sigqueue(getpid(), SIGRTMIN + 1, (union sigval){ .sival_int = i }) == 0);
+	CHECK(strstr(slurp("/proc/self/status"), "\nSigQ:\t5/"));
+}
+
 TEST(status_has_ids)
 {
 	char *s = slurp("/proc/self/status"), want[64];

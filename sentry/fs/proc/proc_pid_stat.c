@@ -97,7 +97,6 @@ static void get_ids(struct pfs_inode *pi, struct task *t, struct proc_ids *r)
 
 struct sigsets {
 	sigset_g pending, shared, blocked, ignored, caught;
-	unsigned queued;
 };
 
 static void get_sigsets(struct task *t, struct sigsets *r)
@@ -291,7 +290,7 @@ static void show_status_sigs(struct task *t, unsigned nthreads, struct seqbuf *o
 	tgroup_get_rlimit(t->tg, RLIMIT_SIGPENDING, &lim);
 	seq_printf(out, "Threads:\t%u\nSigQ:\t%u/%lu\nSigPnd:\t%016lx\nShdPnd:\t%016lx\n"
 			"SigBlk:\t%016lx\nSigIgn:\t%016lx\nSigCgt:\t%016lx\n",
-		   nthreads, ss.queued, (unsigned long)lim.cur, (unsigned long)ss.pending,
+		   nthreads, signal_queued_count(t), (unsigned long)lim.cur, (unsigned long)ss.pending,
 		   (unsigned long)ss.shared, (unsigned long)ss.blocked, (unsigned long)ss.ignored,
 		   (unsigned long)ss.caught);
 }
