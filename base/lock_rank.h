@@ -56,6 +56,7 @@ enum lock_rank {
 	RANK_NS,           /* small namespace objects: uts, ipc ids, pid maps */
 	RANK_WAITQ,        /* waitq.mu: wake callbacks run under it */
 	RANK_EPOLL_READY,  /* epoll.ready_mu: taken by wake callbacks */
+	RANK_FREEZE,       /* who is inside the sandbox (sentry/kernel/freeze.c) */
 	RANK_PLATFORM,     /* pool of stubs, host process table */
 	RANK_LOG,
 	RANK_COUNT

@@ -135,6 +135,15 @@ static void line_write(const struct line *l)
 	/* A log that can't be written has nowhere to complain to. */
 }
 
+/* The command line has none: its errors are its callers' messages. */
+static void line_add_role(struct line *l, bool json)
+{
+	if (!log_state.role[0])
+		return;
+	line_add_escaped(l, log_state.role, json);
+	line_puts(l, ": ");
+}
+
 static void log_line(enum log_level level, const char *msg)
 {
 	struct line l __uninitialized; /* 6 KiB, filled front to back */
@@ -144,8 +153,7 @@ static void log_line(enum log_level level, const char *msg)
 		line_puts(&l, "{\"level\":\"");
 		line_puts(&l, level_names[level]);
 		line_puts(&l, "\",\"msg\":\"");
-		line_add_escaped(&l, log_state.role, true);
-		line_puts(&l, ": ");
+		line_add_role(&l, true);
 		line_add_escaped(&l, msg, true);
 		line_puts(&l, "\",\"time\":\"");
 		line_add_time(&l);
@@ -155,8 +163,7 @@ static void log_line(enum log_level level, const char *msg)
 		line_puts(&l, " ");
 		line_puts(&l, level_names[level]);
 		line_puts(&l, " ");
-		line_puts(&l, log_state.role);
-		line_puts(&l, ": ");
+		line_add_role(&l, false);
 		line_add_escaped(&l, msg, false);
 		line_puts(&l, "\n");
 	}

@@ -16,7 +16,8 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUNT };
 enum log_format { LOG_TEXT, LOG_JSON };
 
-/* Where this process logs. @fd is borrowed; -1 drops everything below LOG_ERROR and sends errors to fd 2. */
+/* Where this process logs. @fd is borrowed; -1 drops everything below LOG_ERROR and sends errors to fd 2.
+ * @role stands before each message; "" for none. */
 void log_init(int fd, enum log_format format, enum log_level max_level, const char *role);
 bool log_enabled(enum log_level level);
 int log_fd(void);
