@@ -73,7 +73,7 @@ static unsigned kick_all_locked(struct plat_as *as)
 }
 
 /*
- * With a context of the caller's own the batch is simply done: the host makes the change for all
+ * Where a stub has a mapper, or with a context of the caller's own, the batch is simply done: the host makes the change for all
  * threads of the process at once. Without one, a thread that is in the guest must do it.
  * -EIO: the process is dead (no guest code runs in it any more, so the caller may go on).
  */
@@ -82,7 +82,7 @@ int host_as_flush(struct plat_as *as, struct plat_ctx *self)
 	bool dead;
 
 	mutex_lock(&as->mu);
-	if (self && atomic_load(&as->pending) && !self->reaped)
+	if (atomic_load(&as->pending) && (host_ops->own_mapper || (self && !self->reaped)))
 		(void)map_apply_locked(as, self);
 	while (atomic_load(&as->pending) && !atomic_load(&as->dead) &&
 	       kick_all_locked(as)) {

@@ -36,7 +36,11 @@
 struct host_stub {
 	int pid, sock;
 	uint64_t ops_off;
-	struct stub_op *ops; /* written by us, read by the stub: never read back */
+	struct stub_op *ops; /* written by us, read by the stub, which can't write them */
+	struct stub_ctl *ctl;    /* behind them */
+	/* trap: the thread that maps, the CPU it is bound to, the batches it was given */
+	int mapper, mapper_cpu;
+	uint32_t batches;
 	/* trap: its context pages, shared with us */
 	unsigned area;
 	char *pages;
@@ -62,6 +66,10 @@ struct map_fd {         /* descriptor STUB_FIRST_MAPFD + index in the stub */
 	bool writable;
 	uint64_t used; /* for LRU: value of as.fd_clock */
 };
+
+struct trap_page;
+struct trap_site;
+struct trap_sites;
 
 /* (c) constant, (m) mu, (a) atomic */
 struct plat_as {
@@ -91,6 +99,7 @@ struct plat_as {
 	unsigned *left_slots;     /* (m) slots whose threads were told to exit */
 	unsigned nleft, left_cap; /* (m) */
 	_Atomic unsigned nslots;  /* (a) context pages ever used */
+	struct trap_sites *sites; /* (c) patched call sites; NULL: never any */
 };
 
 /* plat_ctx.state */
@@ -99,8 +108,6 @@ struct plat_as {
 #define CTX_INTR \
  2U /* plat_ctx_interrupt(): return PLAT_INTERRUPTED as soon as possible */
 #define CTX_KICKED 4U /* KICK_SIGNAL was sent to this stay in the guest */
-
-struct trap_page;
 
 /* trap_pace.c: what the hand-overs of a context cost. */
 struct pace {
@@ -127,6 +134,10 @@ struct plat_ctx {
 	char *frame;            /* signal frame of the last hand-over, checked */
 	unsigned spin;          /* iterations that the next wait may spin */
 	struct pace pace;
+	bool in_shim;            /* the thread waits in the shim, not in the signal handler */
+	bool shim_sent;          /* it was last resumed by the shim, with shim_out */
+	struct regs shim_in, shim_out;
+	struct trap_site *site; /* of its last call by the shim */
 	/* CPU accounting and pinning */
 	_Atomic uint64_t guest_ns,
 		entered_ns;        /* time in the guest; start of the current stay or 0 */
@@ -144,12 +155,14 @@ struct host_ops {
 	/* Before a stub is made, and after it is gone; may be NULL. */
 	int (*stub_prepare)(struct host_stub *s, struct zyg_req *req);
 	void (*stub_drop)(struct host_stub *s);
+	/* When it has been made: 0, or -errno when it is dead. May be NULL. */
+	int (*stub_ready)(struct host_stub *s);
 	/*
-	 * Runs the first @n operations of the ops pages in @ctx, which is stopped and the caller's.
-	 * *ret_res: 0, or -errno of the one with index *ret_at. False: the thread died or did
-	 * something else. Context: as.mu held.
+	 * Runs the first @n operations of the ops pages; by @ctx, which is stopped and the caller's, unless
+	 * own_mapper. False: one failed, or the thread died or did something else. Context: as.mu.
 	 */
-	bool (*run_ops)(struct plat_ctx *ctx, unsigned n, int64_t *ret_res, uint64_t *ret_at);
+	bool (*run_ops)(struct plat_as *as, struct plat_ctx *ctx, unsigned n);
+	bool own_mapper; /* it needs no context, and guest threads may run meanwhile */
 	/* Waits until the killed process is gone, and frees contexts that were left. */
 	void (*bury)(struct plat_as *as);
 };
@@ -173,9 +186,11 @@ int host_as_map(struct plat_as *as, gaddr_t addr, uint64_t len, int prot, struct
 int host_as_unmap(struct plat_as *as, gaddr_t addr, uint64_t len);
 int host_as_protect(struct plat_as *as, gaddr_t addr, uint64_t len, int prot);
 void host_as_populate(struct plat_as *as, gaddr_t addr, uint64_t len, bool write);
-/* Carries the queue out by @ctx, which is stopped and the caller's. False: the process is dead. */
+/* Carries the queue out by @ctx, as host_ops.run_ops has it. False: the process is dead. */
 bool map_apply_locked(struct plat_as *as, struct plat_ctx *ctx);
 void map_drop_ops(struct plat_as *as);
+bool map_clear_locked(struct plat_as *as);
+void host_log_failed_op(const struct plat_as *as, uint64_t at, int err);
 
 /* host_as.c */
 void as_kill(struct plat_as *as);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What a stub has mapped. Requests are queued here, neighbours merged, and carried out by one of the
- * stub's own threads, which reads raw system calls from the STUB_OPS pages (layout.h): one resume and
- * one stop for up to OP_MAX of them.
+ * stub's own threads (platform/stub/mapper.S), which reads raw system calls from the STUB_OPS pages: one
+ * hand-over for up to OP_MAX of them.
  *
  * A stub gets the descriptors of memory files over its socket when they are first needed, and keeps
  * the STUB_MAPFDS least recently used; a mapping doesn't need its descriptor any more. We know the
  * number of each without being told: the kernel takes the lowest free one, and slots are only
- * freed to be filled again at once. The stub's routine checks that; a guest that interferes is
- * killed for it.
+ * freed to be filled again at once. Each batch that sends a descriptor maps with it, so one that didn't
+ * arrive makes the batch fail.
  *
  * A mapping that can't be made (ENOMEM: vm.max_map_count, memory of page tables) leaves the stub in a
  * state that we don't know. The process is killed then: PLAT_DEAD.
@@ -24,6 +24,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/stats.h"
 #include "platform/host_as.h"
 #include "sentry/mm/mfile.h"
 
@@ -203,7 +204,7 @@ static int map_fd(struct batch *b, const struct map_op *op)
 		emit(b, SYS_close, OP_OPTIONAL, STUB_FIRST_MAPFD + slot, 0, 0, 0, 0, 0);
 	if (!send_fd(as, op->writable ? mfile_rwfd(op->mf) : mfile_rofd(op->mf)))
 		return -EIO;
-	emit(b, OP_RECV_FD, 0, STUB_FIRST_MAPFD + slot, 0, 0, 0, 0, 0);
+	emit(b, OP_RECV_FD, 0, 0, 0, 0, 0, 0, 0);
 	as->fds[slot] = (struct map_fd){ id, op->writable, ++as->fd_clock };
 	return (int)(STUB_FIRST_MAPFD + slot);
 }
@@ -236,23 +237,35 @@ static bool emit_op(struct batch *b, const struct map_op *op)
 	return true;
 }
 
+/* Takes all mappings away at once, queued ones included. False: the process is dead. For own_mapper. */
+bool map_clear_locked(struct plat_as *as)
+{
+	struct batch b = { as, 0 };
+
+	mutex_assert_held(&as->mu);
+	map_drop_ops(as);
+	if (atomic_load(&as->dead))
+		return false;
+	emit(&b, SYS_munmap, 0, 0, GUEST_TASK_SIZE, 0, 0, 0, 0);
+	return host_ops->run_ops(as, NULL, b.n);
+}
+
 /* Runs what is in the ops pages. */
 static bool run_batch(struct batch *b, struct plat_ctx *ctx)
 {
-	int64_t res;
-	uint64_t at;
+	bool ok = host_ops->run_ops(b->as, ctx, b->n);
 
-	if (!host_ops->run_ops(ctx, b->n, &res, &at))
-		return false;
+	stat_inc(STAT_MAP_BATCH);
 	b->n = 0;
-	if (res == 0)
-		return true;
-	if (at < OP_MAX)
-		log_error("stub %d: mapping call %u at 0x%lx+0x%lx failed: %s",
-			  b->as->stub.pid, b->as->stub.ops[at].nr,
-			  (unsigned long)b->as->stub.ops[at].a[0],
-			  (unsigned long)b->as->stub.ops[at].a[1], strerror((int)-res));
-	return false;
+	return ok;
+}
+
+void host_log_failed_op(const struct plat_as *as, uint64_t at, int err)
+{
+	const struct stub_op *op = &as->stub.ops[MIN(at, (uint64_t)OP_MAX - 1)];
+
+	log_error("stub %d: mapping call %u at 0x%lx+0x%lx failed: %s", as->stub.pid, op->nr,
+		  (unsigned long)op->a[0], (unsigned long)op->a[1], strerror(err));
 }
 
 /* On any failure the address space is in an unknown state: it is killed. */

@@ -119,6 +119,12 @@ static void free_stub_memory(struct host_stub *s)
 		host_ops->stub_drop(s);
 }
 
+static void drop_stub(struct host_stub *s)
+{
+	close(s->sock); /* host: close */
+	free_stub_memory(s);
+}
+
 static int make_stub(struct host_stub *ret)
 {
 	struct zyg_req req = { .kind = ZYG_MAKE };
@@ -139,6 +145,11 @@ static int make_stub(struct host_stub *ret)
 	ret->ops = mfile_ptr(opsmf, ret->ops_off, &len);
 	req.ops_off = ret->ops_off;
 	err = ret->ops ? 0 : -ENOMEM;
+	if (!err) {
+		ret->ctl = (struct stub_ctl *)(void *)(ret->ops + OP_MAX);
+		*ret->ctl = (struct stub_ctl){ 0 };
+		ret->batches = 0;
+	}
 	if (!err && host_ops->stub_prepare)
 		err = host_ops->stub_prepare(ret, &req);
 	if (err) {
@@ -160,13 +171,13 @@ static int make_stub(struct host_stub *ret)
 	}
 	ret->pid = rep.res;
 	ret->sock = fd;
-	return 0;
-}
-
-static void drop_stub(struct host_stub *s)
-{
-	close(s->sock); /* host: close */
-	free_stub_memory(s);
+	err = host_ops->stub_ready ? host_ops->stub_ready(ret) : 0;
+	if (err) {
+		(void)kill(ret->pid, SIGKILL); /* host: kill */
+		pool_wait_gone(ret->pid);
+		drop_stub(ret);
+	}
+	return err;
 }
 
 void pool_wait_gone(int tid)

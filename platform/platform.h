@@ -49,6 +49,8 @@ struct plat_trap {
 	bool write_known;  /* the platform could tell reads from writes */
 	bool write, exec;  /* valid only with write_known */
 	uint64_t map_seq;  /* plat_as_map_seq() when the guest was last resumed before this event */
+	uint64_t hot_call; /* PLAT_SYSCALL: address of its instruction when that is worth patching */
+	uint64_t unpatch;  /* PLAT_INTERRUPTED: a patched call site that must be taken back first */
 };
 
 struct plat_as;
@@ -61,15 +63,68 @@ struct plat_boot {
 	int ctx_fd;     /* trap: memory file of the pages shared with stubs; owned by the platform */
 };
 
+/*
+ * Patched call sites: calls that reach the sentry without a signal. The platform decides what a site
+ * becomes, and knows whose registers point into one; the mm owns the text, and installs it
+ * (sentry/mm/patch.c). All with the mm's lock held for writing.
+ */
+#define PLAT_SLOT_MAX   80          /* bytes of a trampoline */
+#define PLAT_PATCH_AREA 0x400000ULL /* a range of guest addresses for trampolines, mostly empty */
+#define PLAT_SITE_LEN   5           /* bytes that are replaced */
+
+struct plat_patch {
+	uint64_t addr, slot;
+	unsigned slot_len; /* 0: it is there already */
+	uint8_t text[PLAT_SITE_LEN], slot_text[PLAT_SLOT_MAX];
+};
+
+enum plat_drop {
+	PLAT_DROP_GONE,    /* its text is gone */
+	PLAT_DROP_UNDONE,  /* its text is what it was */
+	PLAT_DROP_REFUSED, /* the same, and it is never to be patched again */
+};
+
+struct plat_patch_ops {
+	/* What to do for the syscall instruction at @addr, with @n bytes of its page. -ENOSPC: there is
+	 * no area in reach; any other error: it can't be patched. */
+	int (*prepare)(struct plat_as *as, uint64_t addr, const uint8_t *text, unsigned n,
+		       struct plat_patch *ret);
+	/* Don't ask for this one again. */
+	void (*refuse)(struct plat_as *as, uint64_t addr);
+	/* The @i-th best range for an area that @addr can reach; false: no more. */
+	bool (*area_window)(struct plat_as *as, uint64_t addr, unsigned i, uint64_t *ret_lo,
+			    uint64_t *ret_hi);
+	void (*add_area)(struct plat_as *as, uint64_t start);
+	/* Installed: the mapping calls have been queued. */
+	void (*commit)(struct plat_as *as, const struct plat_patch *p);
+	/* A live site whose text or trampoline lies in the range, with its original text; false: none. */
+	bool (*next)(struct plat_as *as, uint64_t start, uint64_t end, struct plat_patch *ret);
+	/* Not live any more; what restores the text has been queued. */
+	void (*drop)(struct plat_as *as, uint64_t addr, enum plat_drop why);
+	void (*drop_areas)(struct plat_as *as, uint64_t start, uint64_t end);
+	/* @child has a copy of @parent's memory. */
+	void (*fork)(struct plat_as *child, struct plat_as *parent);
+};
+
+/* A call whose answer is known beforehand, whatever its arguments. */
+struct plat_answer {
+	unsigned nr; /* < 256 */
+	uint32_t value;
+};
+
 struct platform {
 	const char *name;
+	/* A hostile guest can run on while it seems to have handed over: what is taken away from it may be
+	 * given to others only after as_flush() or as_destroy(). */
+	bool runs_on;
 
 	/* Called once in the sentry, confined already. */
 	int (*init)(const struct plat_boot *boot);
 
 	/* A fresh, empty address space from the pool of spare stubs. err_ptr on failure. */
 	struct plat_as *(*as_create)(void);
-	/* Kills the host process. All contexts are gone by now. */
+	/* Kills the host process. All contexts are gone by now. Nothing of the guest's can use its mappings
+	 * when this returns. */
 	void (*as_destroy)(struct plat_as *as);
 
 	/*
@@ -108,10 +163,13 @@ struct platform {
 	int (*ctx_set_fp)(struct plat_ctx *ctx, const struct fpstate *fp);
 	/* Resets FP state to that of a fresh program (exec). */
 	int (*ctx_init_fp)(struct plat_ctx *ctx);
+	/* Calls that the platform may answer itself, instead of those set before; may be NULL. By the owner. */
+	void (*ctx_set_answers)(struct plat_ctx *ctx, const struct plat_answer *a, unsigned n);
 	/* CPU time of the guest thread so far in ns (user side). */
 	uint64_t (*ctx_cpu_ns)(struct plat_ctx *ctx);
 	/* Host pid of the address space, for posture tests and debug output. */
 	int (*as_host_pid)(struct plat_as *as);
+	const struct plat_patch_ops *patch; /* NULL: call sites are left as they are */
 };
 
 /* The platform of this sentry, set once at start. */

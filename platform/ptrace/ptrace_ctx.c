@@ -24,6 +24,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/ptrace/ptrace_priv.h"
 
 #define TRACE_OPTIONS (PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXIT)
@@ -41,7 +42,7 @@ enum stop {
 /* The raw call: glibc's wrapper looks at the request to treat PEEK specially. */
 long pt_ptrace(int req, int tid, void *addr, void *data)
 {
-	return syscall(SYS_ptrace, req, tid, addr, data); /* host: ptrace */
+	return HOST(PTRACE, syscall(SYS_ptrace, req, tid, addr, data));
 }
 
 /* ---- stopping ---- */
@@ -385,15 +386,17 @@ static enum plat_event pt_ctx_switch(struct plat_ctx *ctx, struct regs *r,
 
 /* ---- for the common part ---- */
 
-static bool pt_run_ops(struct plat_ctx *ctx, unsigned n, int64_t *ret_res, uint64_t *ret_at)
+static bool pt_run_ops(struct plat_as *as, struct plat_ctx *ctx, unsigned n)
 {
-	struct regs r = { .rbx = STUB_OPS, .rbp = STUB_OPS + n * OP_SIZE };
+	struct regs r = { .rbx = STUB_OPS,
+			  .rbp = STUB_OPS + n * OP_SIZE,
+			  .r13 = STUB_BASE + RT_STOP };
 
 	if (!ctx_run_stub(ctx, RT_BATCH, &r))
 		return false;
-	*ret_res = (int64_t)r.rax;
-	*ret_at = (r.rbx - STUB_OPS) / OP_SIZE;
-	return true;
+	if (r.rax)
+		host_log_failed_op(as, (r.rbx - STUB_OPS) / OP_SIZE, (int)-(int64_t)r.rax);
+	return r.rax == 0;
 }
 
 static void pt_bury(struct plat_as *as)

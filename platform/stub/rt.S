@@ -1,78 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The run-time text of a stub: one page, the only place whose system calls its filter lets through.
+ * The run-time text of a stub: one page, the only place from which its filter lets guest threads
+ * make system calls. The routine that carries out mapping operations is in mapper.S.
  *
  * No routine uses a stack, or trusts memory that a guest thread of the same process can write, for
- * its control flow: everything is in registers, which the sentry sets, and in the STUB_OPS pages,
- * which only the sentry can write. So a guest can't divert or hang a thread that works for the
- * sentry. (The message header of recvmsg is writable, since the kernel writes into it. A guest that
- * scribbles over it spoils its own mapping, is told from the result, and is killed.)
+ * its control flow: everything is in registers, which the sentry sets. So a guest can't divert or hang a
+ * thread that works for the sentry.
  *
  * Every routine ends at RT_STOP, where an int3 hands over to the tracer.
  */
 #include "platform/stub/layout.h"
 
+#define FRAME_RIP 0xb0 /* in the kernel's struct rt_sigframe */
+
 	.section .rt, "ax", @progbits
 	.globl	stub_rt
 stub_rt:
 
-/* Runs the operations in [%rbx, %rbp). Stops with %rax = 0, or -errno and %rbx at the failed one. */
-	.org	RT_BATCH, 0xcc
-1:	cmp	%rbp, %rbx
-	jae	9f
-	mov	(%rbx), %eax
-	cmp	$OP_RECV_FD, %eax
-	je	recv_fd
-	mov	8(%rbx), %rdi
-	mov	16(%rbx), %rsi
-	mov	24(%rbx), %rdx
-	mov	32(%rbx), %r10
-	mov	40(%rbx), %r8
-	mov	48(%rbx), %r9
-	syscall
-	cmp	$-4095, %rax
-	jae	5f
-2:	add	$OP_SIZE, %rbx
-	jmp	1b
-5:	testl	$OP_OPTIONAL, 4(%rbx)
-	jnz	2b
-	jmp	8f
-9:	xor	%eax, %eax
-8:	test	%r13, %r13			/* trap: where to go on */
-	jz	stop
-	jmp	*%r13
-
-recv_fd:
-	movabs	$STUB_MSG, %rsi
-	xor	%eax, %eax
-	mov	%rax, 0(%rsi)			/* msg_name, msg_namelen */
-	mov	%rax, 8(%rsi)
-	movabs	$STUB_IOV, %rdi
-	mov	%rdi, 16(%rsi)
-	movabs	$STUB_PAYLOAD, %rdx
-	mov	%rdx, 0(%rdi)
-	movq	$1, 8(%rdi)
-	movq	$1, 24(%rsi)			/* msg_iovlen */
-	movabs	$STUB_CMSG, %r12
-	mov	%rax, 16(%r12)
-	mov	%r12, 32(%rsi)
-	movq	$24, 40(%rsi)			/* CMSG_SPACE(sizeof(int)) */
-	mov	%rax, 48(%rsi)
-	mov	$47, %eax			/* recvmsg */
-	xor	%edi, %edi			/* STUB_SOCK_FD */
-	mov	$0x40000040, %edx		/* MSG_CMSG_CLOEXEC | MSG_DONTWAIT */
-	syscall
-	cmp	$-4095, %rax
-	jae	5b
-	mov	16(%r12), %eax			/* the descriptor, behind struct cmsghdr */
-	cmp	8(%rbx), %eax
-	je	2b
-	mov	$-9, %rax			/* EBADF: somebody plays games */
-	jmp	8b
-
+	.globl	rt_stop, trap_start
+	.hidden	rt_stop, trap_start
 	.org	RT_STOP, 0xcc
-stop:	int3
-	jmp	stop
+rt_stop: int3
+	jmp	rt_stop
 
 /* A new host thread in this process. The parent stops with its id in %rax; the child parks. */
 	.org	RT_CLONE, 0xcc
@@ -84,7 +33,7 @@ stop:	int3
 	xor	%r8d, %r8d
 	syscall
 	test	%eax, %eax
-	jnz	stop
+	jnz	rt_stop
 	jmp	park
 
 /* Sleeps until a sentry thread seizes this one. */
@@ -105,23 +54,12 @@ park:	mov	$34, %eax			/* pause */
  */
 	.org	RT_FIRST_PARK, 0xcc
 	mov	$11, %eax			/* munmap */
-	movabs	$STUB_BASE + STUB_RT_SIZE, %rdi
-	mov	$STUB_TEXT_SIZE - STUB_RT_SIZE, %esi
+	movabs	$STUB_BASE + STUB_CODE_SIZE, %rdi
+	mov	$STUB_TEXT_SIZE - STUB_CODE_SIZE, %esi
 	syscall
-	mov	%r15, %r14			/* trap: its context, else 0 */
-	test	%r14, %r14
-	jz	1f
-	jmp	trap_start
+	jmp	1f
 	.org	RT_FIRST_READY, 0xcc
-1:	movabs	$STUB_MSG, %rsi
-	xor	%eax, %eax
-	mov	%rax, 0(%rsi)
-	mov	%rax, 8(%rsi)
-	mov	%rax, 16(%rsi)
-	mov	%rax, 24(%rsi)
-	mov	%rax, 32(%rsi)
-	mov	%rax, 40(%rsi)
-	mov	%rax, 48(%rsi)
+1:	lea	recv_msg(%rip), %rsi
 	mov	$47, %eax			/* recvmsg */
 	xor	%edi, %edi
 	xor	%edx, %edx
@@ -173,7 +111,13 @@ trap_start:
 	.org	RT_TRAP_HANDLER, 0xcc
 	mov	%rsp, %r14
 	and	$-STUB_CTX_SIZE, %r14
-	mov	%rsp, TC_FRAME(%r14)
+	mov	FRAME_RIP(%rsp), %rax
+	lea	shim_passed(%rip), %rcx
+	sub	%rcx, %rax
+	cmp	$(RT_SHIM_ANSWERED - RT_SHIM_PASSED), %rax
+	jb	late
+frame:	mov	%rsp, TC_FRAME(%r14)
+	movl	$KIND_FRAME, TC_KIND(%r14)
 	rdfsbase %rax
 	mov	%rax, TC_FS_BASE(%r14)
 	rdgsbase %rax
@@ -215,6 +159,12 @@ answer:	mov	TC_CMD(%r14), %eax
 	syscall
 	ud2
 
+/* In the shim, which has passed the turn. While it isn't back the signal is for a stay in the guest
+ * that is over. */
+late:	cmpl	$TURN_SENTRY, TC_TURN(%r14)
+	jne	frame
+	jmp	1b
+
 wake_sentry:
 	mov	$202, %eax			/* futex */
 	lea	TC_TURN(%r14), %rdi
@@ -225,8 +175,6 @@ wake_sentry:
 
 command:
 	mov	TC_ARG(%r14), %r12
-	cmp	$CMD_BATCH, %eax
-	je	1f
 	cmp	$CMD_CLONE, %eax
 	je	2f
 	mov	$60, %eax			/* exit: this thread only */
@@ -235,12 +183,6 @@ command:
 	xchg	%edx, TC_TURN(%r14)
 	syscall
 	ud2
-1:	movabs	$STUB_OPS, %rbx
-	mov	%r12d, %ebp
-	shl	$6, %rbp
-	add	%rbx, %rbp
-	lea	3f(%rip), %r13
-	jmp	stub_rt
 2:	mov	$56, %eax			/* clone */
 	mov	$STUB_THREAD_FLAGS, %edi
 	xor	%esi, %esi
@@ -253,11 +195,12 @@ command:
 	mov	%r12, %r14
 	jmp	trap_start
 3:	mov	%rax, TC_RES(%r14)
-	mov	%rbx, TC_RES_AT(%r14)
 	jmp	ring
 
 	.org	RT_TRAP_RESTORE, 0xcc
 	ud2
+
+#include "platform/stub/shim.S"
 
 	.org	STUB_RT_SIZE, 0xcc
 

@@ -2,9 +2,11 @@
 # The stub: a freestanding static ELF at a fixed address, embedded into the binary.
 
 STUB_O := $(O)/platform/stub
-STUB_OBJS := $(STUB_O)/rt.o $(STUB_O)/zygote.o
+STUB_OBJS := $(STUB_O)/rt.o $(STUB_O)/mapper.o $(STUB_O)/zygote.o
 
 $(STUB_O)/rt.o: platform/stub/rt.S platform/stub/stub.mk $(O)/flags
+	$(call say,STUB,$<)mkdir -p $(@D) && $(CC) $(STUB_CFLAGS) -MMD -MP -c -o $@ $<
+$(STUB_O)/mapper.o: platform/stub/mapper.S platform/stub/stub.mk $(O)/flags
 	$(call say,STUB,$<)mkdir -p $(@D) && $(CC) $(STUB_CFLAGS) -MMD -MP -c -o $@ $<
 $(STUB_O)/zygote.o: platform/stub/zygote.c platform/stub/stub.mk $(O)/flags
 	$(call say,STUB,$<)mkdir -p $(@D) && $(CC) $(STUB_CFLAGS) -MMD -MP -c -o $@ $<

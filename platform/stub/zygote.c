@@ -31,8 +31,8 @@
 extern const char stub_rt[];
 void zygote_main(const uintptr_t *sp) __attribute__((noreturn, used));
 
-/* The first bytes of STUB_DATA, see layout.h. */
-__attribute__((section(".stubmsg"), used)) static char msg_area[0x100];
+/* The first bytes of STUB_DATA: STUB_CMSG. */
+__attribute__((section(".stubmsg"), used)) static char cmsg_area[0x100];
 
 #define ZYGOTE_STACK 16384
 __attribute__((aligned(16), used)) char zygote_stack[ZYGOTE_STACK];
@@ -80,10 +80,10 @@ static void die(int code)
 #define CHECK_ARCH                                                        \
  LOAD(offsetof(struct seccomp_data, arch)), JEQ(AUDIT_ARCH_X86_64, 1, 0), \
 	 RET(SECCOMP_RET_KILL_PROCESS)
-/* The text is aligned to its size, so one masked compare tells. */
-#define CHECK_IP(size)                                                            \
- LOAD(IP_LO + 4), JEQ(STUB_BASE >> 32, 1, 0), RET(SECCOMP_RET_TRAP), LOAD(IP_LO), \
-	 AND(~((size)-1)), JEQ((uint32_t)STUB_BASE, 1, 0), RET(SECCOMP_RET_TRAP)
+/* The texts are aligned to their sizes, so one masked compare tells. */
+#define CHECK_IP(base, size, refusal)                                    \
+ LOAD(IP_LO + 4), JEQ((base) >> 32, 1, 0), RET(refusal), LOAD(IP_LO),    \
+	 AND(~((size)-1)), JEQ((uint32_t)(base), 1, 0), RET(refusal)
 /* clone with exactly these flags. The number is lost: comes last. */
 #define ALLOW_CLONE(flags)                                              \
  LOAD(ARG_HI(0)), JEQ(0, 1, 0), RET(SECCOMP_RET_TRAP), LOAD(ARG_LO(0)), \
@@ -94,7 +94,7 @@ static const struct sock_filter zygote_filter[] = {
 	LOAD(offsetof(struct seccomp_data, arch)),
 	JEQ(AUDIT_ARCH_X86_64, 1, 0),
 	RET(SECCOMP_RET_TRAP),
-	CHECK_IP(STUB_TEXT_SIZE),
+	CHECK_IP(STUB_BASE, STUB_TEXT_SIZE, SECCOMP_RET_TRAP),
 	LOAD(offsetof(struct seccomp_data, nr)),
 	/* the zygote's own */
 	ALLOW_NR(SYS_sendmsg),
@@ -103,6 +103,7 @@ static const struct sock_filter zygote_filter[] = {
 	ALLOW_NR(SYS_seccomp),
 	ALLOW_NR(SYS_exit_group),
 	ALLOW_NR(SYS_rt_sigaction),
+	ALLOW_NR(SYS_sendto),
 	/* what stubs need stays allowed here */
 	ALLOW_NR(SYS_futex),
 	ALLOW_NR(SYS_rt_sigreturn),
@@ -124,13 +125,14 @@ static const struct sock_filter zygote_filter[] = {
 	JEQ(SYS_clone, 1, 0),
 	RET(SECCOMP_RET_TRAP),
 	ALLOW_CLONE(STUB_FORK_FLAGS),
+	ALLOW_CLONE(STUB_MAPPER_FLAGS),
 	ALLOW_CLONE(STUB_THREAD_FLAGS),
 	RET(SECCOMP_RET_TRAP),
 };
 
 static const struct sock_filter stub_filter[] = {
 	CHECK_ARCH,
-	CHECK_IP(STUB_RT_SIZE),
+	CHECK_IP(STUB_BASE, STUB_CODE_SIZE, SECCOMP_RET_TRAP),
 	LOAD(offsetof(struct seccomp_data, nr)),
 	ALLOW_NR(SYS_mmap),
 	ALLOW_NR(SYS_munmap),
@@ -146,20 +148,37 @@ static const struct sock_filter stub_filter[] = {
 	RET(SECCOMP_RET_TRAP),
 };
 
-/* The trap platform's: each entry's reason is in platform/trap/README.md. */
-static const struct sock_filter trap_filter[] = {
-	LOAD(offsetof(struct seccomp_data, arch)),
-	JEQ(AUDIT_ARCH_X86_64, 1, 0),
-	RET(SECCOMP_RET_TRAP),
-	CHECK_IP(STUB_RT_SIZE),
+/*
+ * The trap platform's: each entry's reason is in platform/trap/README.md. In data, not in the zygote's
+ * text, since that is gone when the second of the two is installed.
+ */
+static struct sock_filter mapper_filter[] = {
+	CHECK_ARCH,
+	CHECK_IP(STUB_MAPPER, STUB_CODE_SIZE - STUB_RT_SIZE, SECCOMP_RET_KILL_PROCESS),
 	LOAD(offsetof(struct seccomp_data, nr)),
-	ALLOW_NR(SYS_rt_sigreturn),
 	ALLOW_NR(SYS_mmap),
 	ALLOW_NR(SYS_munmap),
 	ALLOW_NR(SYS_mprotect),
 	ALLOW_NR(SYS_madvise),
 	ALLOW_NR(SYS_recvmsg),
 	ALLOW_NR(SYS_close),
+	ALLOW_NR(SYS_sendto),
+	ALLOW_NR(SYS_exit_group),
+	JEQ(SYS_futex, 1, 0),
+	RET(SECCOMP_RET_KILL_PROCESS),
+	LOAD(ARG_LO(1)),
+	JEQ(0, 1, 0), /* FUTEX_WAIT */
+	RET(SECCOMP_RET_KILL_PROCESS),
+	RET(SECCOMP_RET_ALLOW),
+};
+
+static struct sock_filter trap_filter[] = {
+	LOAD(offsetof(struct seccomp_data, arch)),
+	JEQ(AUDIT_ARCH_X86_64, 1, 0),
+	RET(SECCOMP_RET_TRAP),
+	CHECK_IP(STUB_BASE, STUB_RT_SIZE, SECCOMP_RET_TRAP),
+	LOAD(offsetof(struct seccomp_data, nr)),
+	ALLOW_NR(SYS_rt_sigreturn),
 	ALLOW_NR(SYS_sigaltstack),
 	ALLOW_NR(SYS_rt_sigprocmask),
 	ALLOW_NR(SYS_exit),
@@ -175,7 +194,11 @@ static const struct sock_filter trap_filter[] = {
 	RET(SECCOMP_RET_TRAP),
 };
 
-#define INSTALL(prog) install((prog), sizeof(prog) / sizeof((prog)[0]))
+#define COUNT(prog)   ((unsigned short)(sizeof(prog) / sizeof((prog)[0])))
+#define INSTALL(prog) install((prog), COUNT(prog))
+
+static struct sock_fprog mapper_prog = { COUNT(mapper_filter), mapper_filter };
+static struct sock_fprog trap_prog = { COUNT(trap_filter), trap_filter };
 
 static void install(const struct sock_filter *f, unsigned n)
 {
@@ -236,36 +259,54 @@ static int take_signals(void)
 
 static int trap; /* stubs are those of the trap platform */
 
+/* The trap platform's contexts; and no signals from here on, until a guest thread asks for them. */
+static void prepare_trap(const struct zyg_req *req)
+{
+	uint64_t all = ~0UL;
+	long r = sys6(SYS_mmap, STUB_CTX, STUB_CTX_AREA, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_FIXED | MAP_NORESERVE, ZYG_CTX_FD, (long)req->ctx_off);
+
+	/* A stub of the other kind ends when its socket does. */
+	if (r != STUB_CTX || SYS5(SYS_prctl, PR_SET_PDEATHSIG, 9, 0, 0, 0) ||
+	    SYS5(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, 0, 8, 0))
+		die(27);
+	SYS3(SYS_close, ZYG_CTX_FD, 0, 0);
+}
+
+/* Goes on in mapper.S. */
+static void start_trap(void) __attribute__((noreturn));
+static void start_trap(void)
+{
+	register struct sock_fprog *guest __asm__("r12") = &trap_prog;
+	register struct sock_fprog *mapper __asm__("r13") = &mapper_prog;
+	register uintptr_t ctx __asm__("r14") = STUB_CTX;
+
+	__asm__ volatile("jmp *%0"
+			 :
+			 : "r"((uintptr_t)STUB_BASE + RT_TRAP_FIRST), "r"(guest), "r"(mapper),
+			   "r"(ctx)
+			 : "memory");
+	__builtin_unreachable();
+}
+
 /* Becomes a stub: the operations page, the socket as descriptor 0, nothing else; the second filter. */
 static void become_stub(const struct zyg_req *req, const int pair[2]) __attribute__((noreturn));
 static void become_stub(const struct zyg_req *req, const int pair[2])
 {
-	register uintptr_t ctx __asm__("r15") = 0;
 	long r = sys6(SYS_mmap, STUB_OPS, STUB_OPS_SIZE, PROT_READ,
 		      MAP_SHARED | MAP_FIXED, ZYG_OPS_FD, (long)req->ops_off);
 
 	if (r != STUB_OPS || SYS3(SYS_dup2, pair[1], STUB_SOCK_FD, 0) < 0)
 		die(23);
-	if (trap) {
-		r = sys6(SYS_mmap, STUB_CTX, STUB_CTX_AREA, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_FIXED | MAP_NORESERVE, ZYG_CTX_FD,
-			 (long)req->ctx_off);
-		/* A stub of the other kind ends when its socket does. */
-		if (r != STUB_CTX || SYS5(SYS_prctl, PR_SET_PDEATHSIG, 9, 0, 0, 0))
-			die(27);
-		SYS3(SYS_close, ZYG_CTX_FD, 0, 0);
-	}
+	if (trap)
+		prepare_trap(req);
 	SYS3(SYS_close, ZYG_OPS_FD, 0, 0);
 	SYS3(SYS_close, pair[0], 0, 0);
 	SYS3(SYS_close, pair[1], 0, 0);
 	if (trap)
-		INSTALL(trap_filter);
-	else
-		INSTALL(stub_filter);
-	ctx = trap ? STUB_CTX : 0;
-	__asm__ volatile("jmp *%0"
-			 :
-			 : "r"((uintptr_t)STUB_BASE + RT_FIRST_PARK), "r"(ctx));
+		start_trap();
+	INSTALL(stub_filter);
+	__asm__ volatile("jmp *%0" : : "r"((uintptr_t)STUB_BASE + RT_FIRST_PARK));
 	__builtin_unreachable();
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Contexts of the trap platform. A host thread of a stub is either running guest code, or in the signal
- * handler of rt.S, where it waits for its turn: to go back to the guest, to carry out mapping
- * operations, or to make another thread. When a context ends, its host thread stays in the handler, parked,
+ * handler of rt.S, where it waits for its turn: to go back to the guest, or to make another thread. When a context ends, its host thread stays in the handler, parked,
  * for the next thread of that address space; beyond PARKED_MAX of them it ends.
  */
 #include <errno.h>
@@ -16,7 +15,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "platform/trap/trap_priv.h"
+#include "platform/trap/trap_sites.h"
 
 #ifndef HWCAP2_FSGSBASE
 # define HWCAP2_FSGSBASE (1 << 1)
@@ -24,6 +23,8 @@
 
 #define CS_COMPAT  0x23
 #define PARKED_MAX 32 /* host threads of one address space that are kept for later */
+
+static bool patching; /* (c) call sites can be patched here */
 
 /* ---- life ---- */
 
@@ -38,8 +39,27 @@ static struct plat_as *trap_as_create(void)
 	as->tids = kcalloc(1, sizeof(int));
 	as->tids[0] = as->stub.pid;
 	as->nslots = 1;
+	if (patching)
+		sites_create(as);
 	procs_add(as);
 	return as;
+}
+
+/*
+ * Its pages go to others after this, and SIGKILL takes a while to reach a thread that computes, as one of
+ * a hostile guest may do that seems to be waiting. So first the mapper takes them away.
+ */
+static void trap_as_destroy(struct plat_as *as)
+{
+	bool cleared;
+
+	mutex_lock(&as->mu);
+	cleared = map_clear_locked(as);
+	mutex_unlock(&as->mu);
+	as_kill(as);
+	if (!cleared)
+		procs_wait_gone(as);
+	host_as_destroy(as);
 }
 
 static int take_spare(struct plat_as *as, int *ret_tid)
@@ -61,6 +81,7 @@ static struct plat_ctx *trap_ctx_create(struct plat_as *as)
 {
 	int tid = 0, slot = take_spare(as, &tid);
 	struct plat_ctx *ctx;
+	bool ok = false;
 
 	if (slot < 0)
 		return err_ptr(slot);
@@ -70,11 +91,16 @@ static struct plat_ctx *trap_ctx_create(struct plat_as *as)
 	ctx->slot = (unsigned)slot;
 	ctx->page = slot_page(as, ctx->slot);
 	list_init(&ctx->link);
-	/* A new thread may still be on its way; a parked one has handed over long ago. */
-	if (!page_wait(ctx, true) || !page_find_frame(ctx)) {
+	/* A new thread may still be on its way; a parked one has handed over long ago, maybe by the shim. */
+	if (page_wait(ctx, true)) {
+		ctx->in_shim = READ_ONCE(ctx->page->kind) == KIND_SHIM;
+		ok = shim_to_frame(ctx) && page_find_frame(ctx);
+	}
+	if (!ok) {
 		free(ctx);
 		return err_ptr(-ESRCH);
 	}
+	trap_set_answers(ctx, NULL, 0);
 	pin_add(ctx);
 	mutex_lock(&as->mu);
 	list_add_tail(&as->ctxs, &ctx->link);
@@ -109,7 +135,8 @@ static void trap_ctx_destroy(struct plat_ctx *ctx)
 	if (ctx->slot == 0 || as->nspare < as->reserved + PARKED_MAX) {
 		as_add_spare_locked(as, (int)ctx->slot);
 	} else {
-		page_exit(ctx);
+		if (shim_to_frame(ctx))
+			page_exit(ctx);
 		leave_slot_locked(as, ctx->slot);
 	}
 	mutex_unlock(&as->mu);
@@ -169,6 +196,8 @@ static int trap_prepare_clone(struct plat_ctx *self)
 	struct plat_as *as = self->as;
 	int err = 0;
 
+	if (!shim_to_frame(self))
+		return -ESRCH;
 	mutex_lock(&as->mu);
 	if (as->nspare <= as->reserved)
 		err = new_thread_locked(self);
@@ -200,14 +229,20 @@ static enum plat_event run_once(struct plat_ctx *ctx, struct regs *r, struct pla
 
 	if (unlikely(!regs_ok(r)))
 		return host_bad_registers(trap);
-	page_store_regs(ctx, r);
+	if (!ctx->in_shim || !shim_answer(ctx, r)) {
+		if (unlikely(!shim_to_frame(ctx)))
+			return PLAT_DEAD;
+		page_store_regs(ctx, r);
+	}
 	from = ctx_account_start(ctx);
 	pace_enter(ctx, from);
 	ok = page_call(ctx, CMD_RESUME, false);
 	pace_leave(ctx, from, ctx_account(ctx, from));
-	if (unlikely(!ok || !page_find_frame(ctx)))
+	if (unlikely(!ok))
 		return PLAT_DEAD;
-	return page_load_event(ctx, r, trap);
+	if (READ_ONCE(ctx->page->kind) == KIND_SHIM)
+		return shim_load(ctx, r, trap);
+	return page_find_frame(ctx) ? page_load_event(ctx, r, trap) : PLAT_DEAD;
 }
 
 static enum plat_event trap_ctx_switch(struct plat_ctx *ctx, struct regs *r, struct plat_trap *trap)
@@ -217,7 +252,7 @@ static enum plat_event trap_ctx_switch(struct plat_ctx *ctx, struct regs *r, str
 
 	memset(trap, 0, sizeof(*trap));
 	do {
-		if (!ctx_enter(ctx))
+		if (unlikely(shim_steps_into(ctx, r, trap)) || !ctx_enter(ctx))
 			return PLAT_INTERRUPTED;
 		if (unlikely(atomic_load(&as->pending)) && !ctx_apply_pending(ctx)) {
 			ctx_leave(ctx);
@@ -234,20 +269,17 @@ static enum plat_event trap_ctx_switch(struct plat_ctx *ctx, struct regs *r, str
 
 /* ---- for the common part ---- */
 
-static bool trap_run_ops(struct plat_ctx *ctx, unsigned n, int64_t *ret_res, uint64_t *ret_at)
+static bool trap_run_ops(struct plat_as *as, struct plat_ctx *ctx __unused, unsigned n)
 {
-	WRITE_ONCE(ctx->page->arg, n);
-	if (!page_call(ctx, CMD_BATCH, true))
-		return false;
-	*ret_res = (int64_t)READ_ONCE(ctx->page->res);
-	*ret_at = (READ_ONCE(ctx->page->res_at) - STUB_OPS) / OP_SIZE;
-	return true;
+	return mapper_run(as, n);
 }
 
 static const struct host_ops trap_host_ops = {
 	.stub_prepare = procs_prepare,
+	.stub_ready = mapper_ready,
 	.stub_drop = procs_drop,
 	.run_ops = trap_run_ops,
+	.own_mapper = true,
 	.bury = procs_bury,
 };
 
@@ -259,6 +291,8 @@ static int trap_init(const struct plat_boot *boot)
 	if (!(getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
 		return -ENOTSUP;
 	host_ops = &trap_host_ops;
+	/* The shim needs an instruction that moves bits without touching the flags. */
+	patching = __builtin_cpu_supports("bmi2") && patch_decoder_init();
 	pace_init();
 	err = pin_init();
 	if (!err)
@@ -268,9 +302,10 @@ static int trap_init(const struct plat_boot *boot)
 
 const struct platform plat_trap = {
 	.name = "trap",
+	.runs_on = true,
 	.init = trap_init,
 	.as_create = trap_as_create,
-	.as_destroy = host_as_destroy,
+	.as_destroy = trap_as_destroy,
 	.as_map = host_as_map,
 	.as_unmap = host_as_unmap,
 	.as_protect = host_as_protect,
@@ -287,4 +322,6 @@ const struct platform plat_trap = {
 	.ctx_init_fp = trap_init_fp,
 	.ctx_cpu_ns = host_ctx_cpu_ns,
 	.as_host_pid = host_as_host_pid,
+	.ctx_set_answers = trap_set_answers,
+	.patch = &trap_patch_ops,
 };

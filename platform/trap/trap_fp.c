@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "platform/trap/trap_priv.h"
+#include "platform/trap/trap_sites.h"
 
 #define XSAVE_LEGACY    512
 #define XSAVE_HDR_END   576
@@ -58,7 +58,7 @@ int trap_get_fp(struct plat_ctx *ctx, struct fpstate *fp)
 	uint64_t features;
 	uint8_t *area;
 
-	if (atomic_load(&ctx->as->dead))
+	if (atomic_load(&ctx->as->dead) || !shim_to_frame(ctx))
 		return -ESRCH;
 	area = find_area(ctx, &fp->size, &features);
 	if (!area)
@@ -105,7 +105,7 @@ int trap_set_fp(struct plat_ctx *ctx, const struct fpstate *fp)
 	uint32_t size, n;
 	uint8_t *area;
 
-	if (atomic_load(&ctx->as->dead))
+	if (atomic_load(&ctx->as->dead) || !shim_to_frame(ctx))
 		return -ESRCH;
 	area = find_area(ctx, &size, &features);
 	if (!area)

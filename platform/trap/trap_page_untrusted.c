@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "platform/trap/trap_priv.h"
+#include "base/stats.h"
+#include "platform/trap/trap_sites.h"
 
 #define LOOKS 3 /* so many after it was called, or for stub text, and it is hostile */
 
@@ -34,7 +35,7 @@ unsigned trap_look_ms = 10000;
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *ts)
 {
-	return syscall(SYS_futex, word, op, val, ts, NULL, 0); /* host: futex */
+	return HOST(FUTEX, syscall(SYS_futex, word, op, val, ts, NULL, 0));
 }
 
 void page_wake(struct trap_page *p)
@@ -137,7 +138,8 @@ void page_store_regs(struct plat_ctx *ctx, const struct regs *r)
 {
 	struct frame_mc *mc = &((struct trap_frame *)(void *)ctx->frame)->mc;
 	struct trap_page *p = ctx->page;
-	bool bases = READ_ONCE(p->fs_base) != r->fs_base || READ_ONCE(p->gs_base) != r->gs_base;
+	uint64_t gs = shim_gs(ctx, r->gs_base);
+	bool bases = READ_ONCE(p->fs_base) != r->fs_base || READ_ONCE(p->gs_base) != gs;
 
 	mc->r8 = r->r8;
 	mc->r9 = r->r9;
@@ -155,19 +157,22 @@ void page_store_regs(struct plat_ctx *ctx, const struct regs *r)
 	mc->rax = r->rax;
 	mc->rcx = r->rcx;
 	mc->rsp = r->rsp;
-	mc->rip = r->rip;
+	mc->rip = sites_resume(ctx->as, r->rip);
 	mc->eflags = r->eflags;
 	mc->cs = (uint16_t)r->cs;
 	mc->ss = (uint16_t)r->ss;
 	p->set_bases = bases;
 	if (bases) {
 		p->fs_base = r->fs_base;
-		p->gs_base = r->gs_base;
+		p->gs_base = gs;
 	}
+	ctx->shim_sent = false;
 }
 
-static void load_regs(const struct trap_page *p, const struct frame_mc *mc, struct regs *r)
+static void load_regs(const struct plat_ctx *ctx, const struct frame_mc *mc, struct regs *r)
 {
+	const struct trap_page *p = ctx->page;
+
 	r->r8 = mc->r8;
 	r->r9 = mc->r9;
 	r->r10 = mc->r10;
@@ -189,7 +194,7 @@ static void load_regs(const struct trap_page *p, const struct frame_mc *mc, stru
 	r->cs = mc->cs;
 	r->ss = mc->ss;
 	r->fs_base = READ_ONCE(p->fs_base);
-	r->gs_base = READ_ONCE(p->gs_base);
+	r->gs_base = shim_guest_gs(ctx, READ_ONCE(p->gs_base));
 	r->orig_rax = (uint64_t)-1;
 }
 
@@ -211,14 +216,14 @@ enum plat_event page_load_event(struct plat_ctx *ctx, struct regs *r, struct pla
 	memcpy(&mc, &shared->mc, sizeof(mc));
 	memcpy(&si, &shared->info, 32); /* up to the last field that is used */
 	__asm__ volatile("" : : : "memory"); /* from here on the copies */
-	load_regs(ctx->page, &mc, r);
+	load_regs(ctx, &mc, r);
 	if (likely(si.si_signo == SIGSYS && si.si_code > 0))
-		return on_call(&si, r, trap);
+		return shim_fix_event(ctx, r, trap, on_call(&si, r, trap));
 	ev = host_signal_event(&si, r, trap);
 	if (ev == PLAT_FAULT && mc.trapno == TRAPNO_PF) {
 		trap->write_known = true;
 		trap->write = mc.err & PF_WRITE;
 		trap->exec = mc.err & PF_EXEC;
 	}
-	return ev;
+	return shim_fix_event(ctx, r, trap, ev);
 }

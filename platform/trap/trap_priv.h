@@ -7,6 +7,10 @@
  *   trap_page_untrusted.c the shared page: passing the turn, waiting, registers of the signal frame
  *   trap_pace.c           whether the two sides spin or sleep, and where
  *   trap_fp.c             FP state in the frame
+ *   trap_mapper.c         mapping batches
+ *   trap_patch.c          what a patched call site looks like
+ *   trap_sites.c          which ones an address space has
+ *   trap_shim.c           calls by them
  *   trap_proc.c           areas of context pages, deaths
  *
  * Everything in a stub's context area is hostile: read once into our own memory, range-checked. What a
@@ -22,16 +26,31 @@
 
 #include "platform/host_as.h"
 
+/* Registers of a call by the shim, as it leaves them. */
+struct shim_regs {
+	uint64_t after, rsp, rax, rdi, rsi, rdx, r10, r8, r9, rbx, rbp, r12, r13, r14, r15, flags;
+};
+
 /* The first page of a context, at the offsets TC_* of layout.h. */
 struct trap_page {
 	_Atomic uint32_t turn; /* TURN_*; a futex of both sides */
 	_Atomic uint32_t sentry_waits, stub_waits;
-	uint32_t pad0[13];
+	uint32_t pad0;
+	struct { /* written by us: the answer to the shim */
+		uint64_t flags, rax, rcx, r11, rip;
+		uint32_t cmd, pad;
+	} out;
 	/* written by us */
 	uint32_t cmd, spin, set_bases, pad1;
 	uint64_t arg, pad2[5];
 	/* written by the stub (the bases by both) */
-	uint64_t fs_base, gs_base, frame, res, res_at;
+	uint64_t fs_base, gs_base, frame, res, pad3;
+	uint32_t kind, pad4;
+	uint64_t pad5[10];
+	struct shim_regs in;
+	uint64_t pad6[(TC_KEYS - TC_SCRATCH) / 8];
+	/* written by us: what the shim answers itself */
+	uint32_t keys[TC_ANSWERS], values[TC_ANSWERS];
 };
 _Static_assert(offsetof(struct trap_page, sentry_waits) == TC_SENTRY_WAITS, "layout");
 _Static_assert(offsetof(struct trap_page, stub_waits) == TC_STUB_WAITS, "layout");
@@ -39,7 +58,14 @@ _Static_assert(offsetof(struct trap_page, cmd) == TC_CMD, "layout");
 _Static_assert(offsetof(struct trap_page, set_bases) == TC_SET_BASES, "layout");
 _Static_assert(offsetof(struct trap_page, arg) == TC_ARG, "layout");
 _Static_assert(offsetof(struct trap_page, fs_base) == TC_FS_BASE, "layout");
-_Static_assert(offsetof(struct trap_page, res_at) == TC_RES_AT, "layout");
+_Static_assert(offsetof(struct trap_page, res) == TC_RES, "layout");
+_Static_assert(offsetof(struct trap_page, out.flags) == TC_A_FLAGS, "layout");
+_Static_assert(offsetof(struct trap_page, out.cmd) == TC_A_CMD, "layout");
+_Static_assert(offsetof(struct trap_page, kind) == TC_KIND, "layout");
+_Static_assert(offsetof(struct trap_page, in) == TC_AFTER, "layout");
+_Static_assert(offsetof(struct trap_page, in.flags) == TC_FLAGS, "layout");
+_Static_assert(offsetof(struct trap_page, keys) == TC_KEYS, "layout");
+_Static_assert(sizeof(struct trap_page) == STUB_CTX_PAGE, "layout");
 
 /* The kernel's signal frame: arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h. */
 struct frame_mc {
@@ -85,6 +111,10 @@ void pace_init(void);
 void pace_enter(struct plat_ctx *ctx, uint64_t now);
 void pace_leave(struct plat_ctx *ctx, uint64_t from, uint64_t now);
 
+/* trap_mapper.c */
+int mapper_ready(struct host_stub *s);
+bool mapper_run(struct plat_as *as, unsigned n);
+
 /* trap_fp.c */
 int trap_get_fp(struct plat_ctx *ctx, struct fpstate *fp);
 int trap_set_fp(struct plat_ctx *ctx, const struct fpstate *fp);
@@ -95,6 +125,7 @@ int procs_init(int ctx_fd);
 int procs_prepare(struct host_stub *s, struct zyg_req *req);
 void procs_drop(struct host_stub *s);
 void procs_add(struct plat_as *as);
+void procs_wait_gone(struct plat_as *as);
 void procs_bury(struct plat_as *as);
 
 static inline struct trap_page *slot_page(const struct plat_as *as, unsigned slot)

@@ -22,7 +22,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "platform/trap/trap_priv.h"
+#include "platform/trap/trap_sites.h"
 
 static struct {
 	struct mutex mu;
@@ -145,13 +145,27 @@ void procs_add(struct plat_as *as)
 	mutex_unlock(&procs.mu);
 }
 
+static void wait_gone_locked(struct plat_as *as)
+{
+	while (!as->gone)
+		cond_wait(&procs.buried, &procs.mu);
+}
+
+/* The process of @as, which was killed, has ended. */
+void procs_wait_gone(struct plat_as *as)
+{
+	mutex_lock(&procs.mu);
+	wait_gone_locked(as);
+	mutex_unlock(&procs.mu);
+}
+
 void procs_bury(struct plat_as *as)
 {
 	mutex_lock(&procs.mu);
-	while (!as->gone)
-		cond_wait(&procs.buried, &procs.mu);
+	wait_gone_locked(as);
 	list_del(&as->live);
 	mutex_unlock(&procs.mu);
+	sites_destroy(as);
 }
 
 int procs_init(int ctx_fd)
