@@ -3,6 +3,7 @@
 #include "syscalls/sys.h"
 
 #include "base/compiler.h"
+#include "base/stats.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/ptrace.h"
 
@@ -19,6 +20,14 @@ static const struct row rows[SYSCALL_MAX] = {
 #undef SYSCALL
 #undef NOSYS
 };
+
+/* Calls served while somebody watched (base/stats.h). */
+static _Atomic uint64_t counts[SYSCALL_MAX];
+
+uint64_t syscall_count(long nr)
+{
+	return nr < 0 || nr >= SYSCALL_MAX ? 0 : atomic_load(&counts[nr]);
+}
 
 const char *syscall_name(long nr)
 {
@@ -40,6 +49,8 @@ static void dispatch(struct task *t)
 	long ret = -ENOSYS;
 
 	t->sysno = nr;
+	if (stats_on() && fn)
+		atomic_fetch_add_explicit(&counts[nr], 1, memory_order_relaxed);
 	if (fn)
 		ret = fn(t, &a);
 	t->regs.rax = (uint64_t)ret;

@@ -63,6 +63,8 @@ void syscalls_init(void);
 #define SYSCALL_MAX 512
 /* Name of a call, NULL when there is none of that number. */
 const char *syscall_name(long nr);
+/* How often it was served while counters were on (base/stats.h). */
+uint64_t syscall_count(long nr);
 
 /* --strace: one decoded line for each call, after it returned. */
 void strace_call(struct task *t, long nr, const struct sysargs *a, long ret);

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include "sentry/fs/epoll/epoll.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/time/clock.h"
 #include "sentry/vfs/vfs.h"
 #include "syscalls/sys.h"
@@ -59,16 +60,16 @@ static long do_wait(struct task *t, const struct sysargs *a, int64_t deadline_ns
 	return epoll_wait_file(t, epf, arg_gaddr(a, 1), max, deadline_ns);
 }
 
-static int64_t deadline_ms(int ms)
+static int64_t deadline_ms(struct task *t, int ms)
 {
 	if (ms < 0)
 		return DEADLINE_NONE;
-	return ms ? deadline_after(clock_monotonic_ns(), ms * 1000000LL) : 0;
+	return ms ? task_call_deadline(t, deadline_after(clock_monotonic_ns(), ms * 1000000LL)) : 0;
 }
 
 long sys_epoll_wait(struct task *t, const struct sysargs *a)
 {
-	return do_wait(t, a, deadline_ms(arg_int(a, 3)));
+	return do_wait(t, a, deadline_ms(t, arg_int(a, 3)));
 }
 
 long sys_epoll_pwait(struct task *t, const struct sysargs *a)
@@ -78,7 +79,7 @@ long sys_epoll_pwait(struct task *t, const struct sysargs *a)
 
 	if (r)
 		return r;
-	r = do_wait(t, a, deadline_ms(arg_int(a, 3)));
+	r = do_wait(t, a, deadline_ms(t, arg_int(a, 3)));
 	temp_mask_end(t, mask, r);
 	return r;
 }
@@ -97,7 +98,8 @@ long sys_epoll_pwait2(struct task *t, const struct sysargs *a)
 			return -EINVAL;
 		deadline = timespec_to_ns(&ts);
 		if (deadline)
-			deadline = deadline_after(clock_monotonic_ns(), deadline);
+			deadline = task_call_deadline(
+				t, deadline_after(clock_monotonic_ns(), deadline));
 	}
 	r = temp_mask_begin(t, mask, arg_size(a, 5));
 	if (r)

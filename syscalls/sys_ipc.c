@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/sysv.h"
 #include "sentry/time/clock.h"
 #include "syscalls/sys.h"
@@ -47,7 +48,8 @@ long sys_semtimedop(struct task *t, const struct sysargs *a)
 			return r;
 		if (!timespec_valid(&ts))
 			return -EINVAL;
-		deadline = deadline_after(clock_monotonic_ns(), timespec_to_ns(&ts));
+		deadline = task_call_deadline(
+			t, deadline_after(clock_monotonic_ns(), timespec_to_ns(&ts)));
 	}
 	return do_semop(t, a, deadline);
 }

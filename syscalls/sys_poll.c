@@ -14,6 +14,7 @@
 #include <sys/personality.h>
 
 #include "base/alloc.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/time/clock.h"
 #include "sentry/vfs/poll.h"
 #include "sentry/vfs/vfs.h"
@@ -113,22 +114,20 @@ static long do_poll(struct task *t, gaddr_t ufds, uint64_t nfds, int64_t deadlin
 	return r;
 }
 
-static long poll_restart(struct task *t);
-
 static long poll_restartable(struct task *t, gaddr_t fds, uint64_t nfds, int64_t deadline_ns)
 {
 	long r = do_poll(t, fds, nfds, deadline_ns);
 
 	if (r != -ERESTARTSYS)
 		return r;
-	t->restart.fn = poll_restart;
+	t->restart.kind = RESTART_POLL;
 	t->restart.poll.fds = fds;
 	t->restart.poll.nfds = nfds;
 	t->restart.poll.deadline_ns = deadline_ns;
 	return -ERESTART_RESTARTBLOCK;
 }
 
-static long poll_restart(struct task *t)
+long poll_restart(struct task *t)
 {
 	return poll_restartable(t, t->restart.poll.fds, t->restart.poll.nfds,
 				t->restart.poll.deadline_ns);
@@ -142,7 +141,8 @@ long sys_poll(struct task *t, const struct sysargs *a)
 	if (ms == 0)
 		deadline = 0;
 	else if (ms > 0)
-		deadline = deadline_after(clock_monotonic_ns(), ms * 1000000LL);
+		deadline = task_call_deadline(
+			t, deadline_after(clock_monotonic_ns(), ms * 1000000LL));
 	return poll_restartable(t, arg_gaddr(a, 0), arg_u32(a, 1), deadline);
 }
 
@@ -179,7 +179,10 @@ static long timeout_in(struct task *t, struct timeout *to)
 	if (!timespec_valid(&ts))
 		return -EINVAL;
 	rel = timespec_to_ns(&ts);
-	to->deadline_ns = rel ? deadline_after(clock_monotonic_ns(), rel) : 0;
+	if (rel)
+		to->deadline_ns = task_call_deadline(t, deadline_after(clock_monotonic_ns(), rel));
+	else
+		to->deadline_ns = 0;
 	return 0;
 }
 

@@ -14,4 +14,7 @@ long temp_mask_begin(struct task *t, gaddr_t sigmask, size_t size);
 /* The call ends with @ret: unless a signal interrupted it the old mask comes back now. */
 void temp_mask_end(struct task *t, gaddr_t sigmask, long ret);
 
+/* Goes on with the interrupted poll in t->restart. */
+long poll_restart(struct task *t);
+
 #endif

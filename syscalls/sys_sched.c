@@ -238,6 +238,14 @@ static uint64_t all_cpus(void)
 	return kernel.limits.ncpus >= 64 ? ~0ULL : (1ULL << kernel.limits.ncpus) - 1;
 }
 
+/* What @t may run on of the CPUs that there are now: all of them if its own are gone, as in Linux. */
+static uint64_t allowed_cpus(const struct task *t)
+{
+	uint64_t mask = t->cpumask & all_cpus();
+
+	return mask ? mask : all_cpus();
+}
+
 long sys_sched_setaffinity(struct task *t, const struct sysargs *a)
 {
 	AUTO(task_put) struct task *target = NULL;
@@ -255,7 +263,7 @@ long sys_sched_setaffinity(struct task *t, const struct sysargs *a)
 	if (!mask)
 		return -EINVAL;
 	mutex_lock(&target->mu);
-	target->cpumask = mask;
+	target->cpumask = mask == all_cpus() ? ~0ULL : mask;
 	mutex_unlock(&target->mu);
 	return 0;
 }
@@ -271,17 +279,17 @@ long sys_sched_getaffinity(struct task *t, const struct sysargs *a)
 	target = target_of(t, arg_int(a, 0));
 	if (!target)
 		return -ESRCH;
-	mask = target->cpumask & all_cpus();
+	mask = allowed_cpus(target);
 	return copyout_obj(t, arg_gaddr(a, 2), &mask) ? -EFAULT : (long)sizeof(mask);
 }
 
 long sys_getcpu(struct task *t, const struct sysargs *a)
 {
-	uint32_t cpu = (uint32_t)__builtin_ctzll(t->cpumask ? t->cpumask : 1), node = 0;
+	uint32_t cpu = (uint32_t)__builtin_ctzll(allowed_cpus(t)), node = 0;
 	int host = sched_getcpu();
 
 	/* The host's number where it is one of ours, so that per-cpu data spreads. */
-	if (host >= 0 && host < 64 && ((t->cpumask & all_cpus()) >> host & 1))
+	if (host >= 0 && host < 64 && (allowed_cpus(t) >> host & 1))
 		cpu = (uint32_t)host;
 	if (!gaddr_is_null(arg_gaddr(a, 0)) && copyout_obj(t, arg_gaddr(a, 0), &cpu))
 		return -EFAULT;

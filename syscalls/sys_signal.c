@@ -5,11 +5,15 @@
 #include <signal.h>
 #include <string.h>
 
+#include "sentry/kernel/freeze.h"
+#include "sentry/kernel/futex.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/signal_kill.h"
 #include "sentry/kernel/signal_priv.h"
 #include "sentry/time/clock.h"
+#include "sentry/time/nanosleep.h"
 #include "syscalls/sys.h"
+#include "syscalls/sys_poll.h"
 
 /* SA_* that Linux knows; others, SA_UNSUPPORTED (0x400) among them, are cleared so that probing works. */
 #define SA_KNOWN                                                                         \
@@ -139,7 +143,8 @@ long sys_rt_sigtimedwait(struct task *t, const struct sysargs *a)
 			return r;
 		if (!timespec_valid(&ts))
 			return -EINVAL;
-		deadline = deadline_after(clock_monotonic_ns(), timespec_to_ns(&ts));
+		deadline = task_call_deadline(
+			t, deadline_after(clock_monotonic_ns(), timespec_to_ns(&ts)));
 	}
 	sig = signal_wait_for(t, set & ~SIGSET_UNBLOCKABLE, deadline, &info);
 	if (sig > 0 && a->v[1]) {
@@ -212,9 +217,20 @@ long sys_rt_tgsigqueueinfo(struct task *t, const struct sysargs *a)
 
 long sys_restart_syscall(struct task *t, const struct sysargs *a)
 {
-	long (*fn)(struct task *task) = t->restart.fn;
+	enum restart_kind kind = t->restart.kind;
 
 	(void)a;
-	t->restart.fn = NULL;
-	return fn ? fn(t) : -EINTR;
+	t->restart.kind = RESTART_NONE;
+	switch (kind) {
+	case RESTART_NANOSLEEP:
+		return nanosleep_restart(t);
+	case RESTART_FUTEX:
+		return futex_restart(t);
+	case RESTART_POLL:
+		return poll_restart(t);
+	case RESTART_NONE:
+	case RESTART_KIND_COUNT:
+		break;
+	}
+	return -EINTR;
 }

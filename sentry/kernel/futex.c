@@ -30,6 +30,7 @@
 
 #include "base/err.h"
 #include "base/mutex.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/futex_priv.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/usermem.h"
@@ -245,7 +246,7 @@ long futex_wait(struct task *t, gaddr_t uaddr, bool shared, uint32_t val, int64_
 	return sleep_queued(t, &w, deadline_ns);
 }
 
-static long restart_wait(struct task *t)
+long futex_restart(struct task *t)
 {
 	struct restart_block rb = t->restart;
 	bool shared = !(rb.futex.op & FUTEX_PRIVATE_FLAG);
@@ -255,7 +256,7 @@ static long restart_wait(struct task *t)
 	if (r != -ERESTARTSYS)
 		return r;
 	t->restart = rb;
-	t->restart.fn = restart_wait;
+	t->restart.kind = RESTART_FUTEX;
 	return -ERESTART_RESTARTBLOCK;
 }
 
@@ -266,7 +267,7 @@ static long wait_op(struct task *t, gaddr_t uaddr, int op, uint32_t val, int64_t
 
 	if (r != -ERESTARTSYS || deadline_ns == DEADLINE_NONE)
 		return r;
-	t->restart.fn = restart_wait;
+	t->restart.kind = RESTART_FUTEX;
 	t->restart.futex.uaddr = uaddr;
 	t->restart.futex.val = val;
 	t->restart.futex.bitset = bitset;
@@ -540,7 +541,7 @@ static int get_deadline(struct task *t, int op, int cmd, gaddr_t timeout, int64_
 	ns = timespec_to_ns(&ts);
 	now = clock_monotonic_ns();
 	if (cmd == FUTEX_WAIT)
-		*ret = deadline_after(now, ns);
+		*ret = task_call_deadline(t, deadline_after(now, ns));
 	else if (realtime && ns != INT64_MAX)
 		*ret = ns - (clock_realtime_ns() - now);
 	else

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kmem.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/task.h"
@@ -45,6 +46,7 @@ static void make_boot_id(char out[37])
 void kernel_init(const struct kernel_limits *limits)
 {
 	mutex_init(&kernel.tasks_mu, RANK_TASKS);
+	freeze_init();
 	list_init(&kernel.all_tasks);
 	cond_init(&kernel.tasks_cond);
 	kernel.limits = *limits;

@@ -14,11 +14,14 @@ struct task;
 struct cred;
 
 struct kernel_limits {
+	unsigned possible_tasks;   /* what our descriptors allow: max_tasks is never more */
 	unsigned max_tasks;        /* threads of the sandbox, all namespaces: fork fails with EAGAIN */
 	uint64_t max_memory;       /* bytes of pages in mfiles; the host holds us to it; 0: none */
 	uint64_t host_memory;      /* of the machine: what one mapping may not exceed; 0: not known */
 	unsigned max_files;        /* open file descriptions in all: ENFILE */
 	unsigned ncpus;            /* shown to the guest */
+	uint64_t cpu_quota_us;     /* in each period; 0: none. The host's control group enforces it */
+	uint64_t cpu_period_us;
 };
 
 struct kernel {
@@ -28,7 +31,7 @@ struct kernel {
 	_Atomic uint64_t nforks;   /* for /proc/stat */
 	struct list all_tasks;     /* (tasks_mu) of task.all_node: every task that isn't released */
 	struct cond tasks_cond;    /* (tasks_mu) a task exited, exec'ed or was released */
-	struct kernel_limits limits;
+	struct kernel_limits limits; /* changed by `update`: word by word, read without a lock */
 	int64_t boot_realtime_ns;  /* CLOCK_REALTIME when CLOCK_BOOTTIME was 0 */
 	bool strace;               /* --strace */
 	char boot_id[37];

@@ -87,6 +87,9 @@ extern struct userns init_userns;
 /* unshare(2), clone(2): a child of @c's namespace owned by @c. err_ptr: -EPERM (ids not mapped),
  * -ENOSPC (too deep). */
 struct userns *userns_create(const struct cred *c);
+/* One from outside (a container's), owned by root, with its maps: extents are copied. */
+struct userns *userns_create_mapped(const struct id_extent *uids, unsigned nuids,
+				    const struct id_extent *gids, unsigned ngids);
 /* Writes uid_map (@gid false) or gid_map of @ns with @opener's credentials; @text as the guest wrote it.
  * 0, -EINVAL, -EPERM. */
 int userns_write_map(struct task *opener, struct userns *ns, bool gid, const char *text, size_t len);

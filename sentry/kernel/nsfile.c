@@ -17,6 +17,7 @@
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/process.h"
 #include "sentry/vfs/vfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 #pragma weak ipcns_inum
 #pragma weak ipcns_userns
@@ -165,7 +166,10 @@ static void ns_inode_destroy(struct inode *inode)
 	free(nf);
 }
 
-static const struct inode_ops ns_inode_ops = { .destroy = ns_inode_destroy };
+static const struct inode_ops ns_inode_ops = {
+	.destroy = ns_inode_destroy,
+	.state = &state_inode_nsfs,
+};
 
 static struct ns_file *file_ns(struct file *f)
 {
@@ -265,6 +269,7 @@ static const struct file_ops ns_fops = {
 	.name = "ns",
 	.release = ns_release,
 	.ioctl = ns_ioctl,
+	.state = &file_state_ns,
 };
 
 struct file *ns_file_create(enum ns_kind kind, void *ns)
@@ -292,3 +297,69 @@ bool ns_file_get(struct file *f, enum ns_kind *ret_kind, void **ret_ns)
 	*ret_ns = nf->ns;
 	return true;
 }
+
+/* ---- saving ---- */
+
+static const struct state_type *ns_type(enum ns_kind kind)
+{
+	static const struct state_type *const ns_types[NS_KIND_COUNT] = {
+		[NS_MNT] = &state_mntns,
+		[NS_UTS] = &state_utsns,
+		[NS_IPC] = &state_ipcns,
+		[NS_PID] = &state_pidns,
+		[NS_PID_FOR_CHILDREN] = &state_pidns,
+		[NS_USER] = &state_userns,
+		[NS_NET] = &state_netns,
+		[NS_CGROUP] = &state_cgroupns,
+	};
+
+	return ns_types[kind];
+}
+
+static void *nsfs_alloc(struct state *s)
+{
+	struct ns_file *nf = kzalloc(sizeof(*nf));
+
+	(void)s;
+	inode_init(&nf->inode, NULL, &ns_inode_ops, &ns_fops, 0, S_IFREG | 0444, 0, 0);
+	return &nf->inode;
+}
+
+static void nsfs_fields(struct state *s, void *obj)
+{
+	struct ns_file *nf = container_of((struct inode *)obj, struct ns_file, inode);
+	int64_t kind = nf->kind;
+	void *ns = nf->ns == &init_cgroupns ? NULL : nf->ns;
+
+	inode_state_fields(s, &nf->inode);
+	state_range_i64(s, &kind, 0, NS_KIND_COUNT - 1);
+	nf->kind = (enum ns_kind)kind;
+	state_ref(s, ns_type(nf->kind), &ns);
+	if (!state_loading(s))
+		return;
+	nf->ns = !ns && nf->kind == NS_CGROUP ? &init_cgroupns : ns;
+	if (!nf->ns || !S_ISREG(nf->inode.mode))
+		state_fail(s, "file of no namespace");
+}
+
+const struct state_type state_inode_nsfs = {
+	.id = STATE_INODE_NSFS,
+	.version = 1,
+	.name = "inode of a namespace",
+	.alloc = nsfs_alloc,
+	.fields = nsfs_fields,
+	.get = inode_state_get,
+	.put = inode_state_put,
+	.phase = 2,
+};
+
+static void ns_file_finish(struct state *s, struct file *f)
+{
+	(void)file_state_on(s, f, &state_inode_nsfs);
+}
+
+const struct file_state file_state_ns = {
+	.id = FILE_NS,
+	.ops = &ns_fops,
+	.finish = ns_file_finish,
+};

@@ -277,6 +277,46 @@ void pidns_put(struct pidns *ns)
 	}
 }
 
+/* ---- loading: kernel/ns_state.c ---- */
+
+struct pid *pid_create_empty(int max_level)
+{
+	struct pid *p = kzalloc(pid_size(max_level));
+
+	ref_init(&p->ref);
+	list_init(&p->pgrp);
+	list_init(&p->session);
+	waitq_init(&p->exit_wq);
+	return p;
+}
+
+/* Enters a pid whose fields were loaded into its namespaces' tables. -EINVAL: it doesn't fit there. */
+int pid_insert_loaded(struct pid *p)
+{
+	struct pid_entry *e = pid_entries(p);
+	struct pidns *ns = p->ns;
+	AUTO_LOCK(&pidtab_mu);
+
+	for (int l = p->level; l >= 0; l--, ns = ns->parent) {
+		if (!ns || ns->level != l || tree_find(ns, p->nr[l]))
+			return -EINVAL;
+		e[l].nr = p->nr[l];
+		e[l].pid = p;
+		RB_INSERT(pid_tree, ns_tree(ns), &e[l]);
+		ns->count++;
+	}
+	return 0;
+}
+
+struct pidns *pidns_create_empty(void)
+{
+	struct pidns *ns = kzalloc(sizeof(*ns));
+
+	ref_init(&ns->ref);
+	ns->table = kzalloc(sizeof(struct pid_tree));
+	return ns;
+}
+
 /* err_ptr(-ENOSPC) when nested too deeply. The first one (no parent) also sets up this file. */
 struct pidns *pidns_create(struct pidns *parent, struct userns *userns)
 {

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "sentry/kernel/process.h"
 #include "sentry/vfs/vfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 static void pidfd_release(struct file *f)
 {
@@ -51,6 +52,7 @@ static const struct file_ops pidfd_fops = {
 	.poll = pidfd_poll,
 	.waitq = pidfd_waitq,
 	.show_fdinfo = pidfd_fdinfo,
+	.state = &file_state_pidfd,
 };
 
 struct file *pidfd_create(struct pid *p, unsigned flags)
@@ -67,3 +69,21 @@ struct pid *pidfd_pid(struct file *f)
 {
 	return f->ops == &pidfd_fops ? f->priv : NULL;
 }
+
+/* ---- saving ---- */
+
+static void pidfd_fields(struct state *s, struct file *f)
+{
+	struct pid *p = state_loading(s) ? NULL : f->priv;
+
+	state_ref(s, &state_pid, &p);
+	f->priv = p;
+	if (!p)
+		state_fail(s, "pidfd of no process");
+}
+
+const struct file_state file_state_pidfd = {
+	.id = FILE_PIDFD,
+	.ops = &pidfd_fops,
+	.fields = pidfd_fields,
+};

@@ -18,6 +18,9 @@ struct inode;
 struct pid *pid_alloc_set(struct pidns *ns, const pid_t *set, unsigned nset);
 void pidns_kill_locked(struct pidns *ns);
 void pid_count_task_locked(struct pid *p, int delta);
+struct pid *pid_create_empty(int max_level);
+int pid_insert_loaded(struct pid *p);
+struct pidns *pidns_create_empty(void);
 
 /* ---- task.c: construction and tables. _locked: tasks_mu ---- */
 /* A task without pid, group and shared parts. */
@@ -45,6 +48,8 @@ int task_start_thread(struct task *t);
 /* Sleep of a task that only SIGKILL and group exit end: until @done(t). Returns 0 or -EINTR. */
 long task_wait_killable(struct task *t, bool (*done)(struct task *t));
 void task_wait_done(struct task *t, bool (*done)(struct task *t));
+/* task_clone.c: the parent sleeps until the child t->vfork_nr has left its memory; a kill ends it early. */
+void task_wait_vfork(struct task *t);
 
 /* ---- task_exit.c ---- */
 /* The whole exit of the calling task; afterwards only its struct is left. */

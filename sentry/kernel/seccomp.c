@@ -20,6 +20,7 @@
 #include "sentry/kernel/process.h"
 #include "sentry/kernel/ptrace.h"
 #include "sentry/mm/usermem.h"
+#include "sentry/state/state.h"
 
 #define CHAIN_INSNS_MAX  32768 /* MAX_INSNS_PER_PATH */
 #define SYS_SECCOMP_CODE 1     /* si_code of SIGSYS */
@@ -29,8 +30,24 @@ struct seccomp_filter {
 	struct seccomp_filter *prev;
 	unsigned total; /* instructions of the whole chain, 4 more for each program */
 	unsigned len;
-	struct sock_filter insn[];
+	struct sock_filter *insn; /* heap */
 };
+
+static struct seccomp_filter *filter_alloc(unsigned len)
+{
+	struct seccomp_filter *f = kzalloc(sizeof(*f));
+
+	ref_init(&f->ref);
+	f->len = len;
+	f->insn = len ? kcalloc(len, sizeof(f->insn[0])) : NULL;
+	return f;
+}
+
+static void filter_free(struct seccomp_filter *f)
+{
+	free(f->insn);
+	free(f);
+}
 
 struct seccomp_filter *seccomp_get(struct seccomp_filter *f)
 {
@@ -43,7 +60,7 @@ void seccomp_put(struct seccomp_filter *f)
 	while (f && ref_put(&f->ref)) {
 		struct seccomp_filter *prev = f->prev;
 
-		free(f);
+		filter_free(f);
 		f = prev;
 	}
 }
@@ -314,6 +331,22 @@ bool seccomp_check(struct task *t)
 
 /* ---- installing ---- */
 
+struct seccomp_filter *seccomp_create(const struct sock_filter *insn, unsigned len)
+{
+	struct seccomp_filter *f;
+
+	if (len == 0 || len > BPF_MAXINSNS)
+		return NULL;
+	f = filter_alloc(len);
+	f->total = len + 4;
+	memcpy(f->insn, insn, len * sizeof(f->insn[0]));
+	if (!program_ok(f)) {
+		filter_free(f);
+		return NULL;
+	}
+	return f;
+}
+
 long seccomp_set_strict(struct task *t)
 {
 	if (t->seccomp_mode && t->seccomp_mode != SECCOMP_MODE_STRICT)
@@ -356,16 +389,14 @@ static struct seccomp_filter *read_program(struct task *t, gaddr_t prog, int *re
 	*ret_err = -EINVAL;
 	if (p.len == 0 || p.len > BPF_MAXINSNS)
 		return NULL;
-	f = kzalloc(sizeof(*f) + p.len * sizeof(f->insn[0]));
-	ref_init(&f->ref);
-	f->len = p.len;
+	f = filter_alloc(p.len);
 	if (copyin(t, f->insn, gaddr(p.filter), p.len * sizeof(f->insn[0]))) {
 		*ret_err = -EFAULT;
-		free(f);
+		filter_free(f);
 		return NULL;
 	}
 	if (!program_ok(f)) {
-		free(f);
+		filter_free(f);
 		return NULL;
 	}
 	*ret_err = 0;
@@ -388,13 +419,13 @@ long seccomp_set_filter(struct task *t, uint64_t flags, gaddr_t prog)
 		return err;
 	if (!t->no_new_privs &&
 	    !cred_capable_in(t->cred, t->cred->userns, CAP_SYS_ADMIN)) {
-		free(f);
+		filter_free(f);
 		return -EACCES;
 	}
 	f->total = f->len + 4 + (t->seccomp ? t->seccomp->total : 0);
 	sync = flags & SECCOMP_FILTER_FLAG_TSYNC ? sync_threads(t, t->seccomp) : 0;
 	if (f->total > CHAIN_INSNS_MAX || sync) {
-		free(f);
+		filter_free(f);
 		return sync ? sync : -ENOMEM;
 	}
 	f->prev = t->seccomp; /* the task's reference moves into the chain */
@@ -402,3 +433,56 @@ long seccomp_set_filter(struct task *t, uint64_t flags, gaddr_t prog)
 	t->seccomp_mode = SECCOMP_MODE_FILTER;
 	return 0;
 }
+
+/* ---- saving and loading ---- */
+
+static void *state_alloc(struct state *s)
+{
+	(void)s;
+	return filter_alloc(0);
+}
+
+static void state_fields(struct state *s, void *obj)
+{
+	struct seccomp_filter *f = obj;
+	uint32_t n = state_count(s, f->len, BPF_MAXINSNS);
+
+	if (state_loading(s)) {
+		f->len = n;
+		f->insn = n ? kcalloc(n, sizeof(f->insn[0])) : NULL;
+	}
+	state_bytes(s, f->insn, n * sizeof(f->insn[0]));
+	state_ref(s, &state_seccomp, &f->prev);
+	state_u32(s, &f->total);
+}
+
+/* Totals that add up also rule out circles. */
+static void state_finish(struct state *s, void *obj)
+{
+	struct seccomp_filter *f = obj;
+
+	if (!f->len || !program_ok(f) || f->total > CHAIN_INSNS_MAX ||
+	    f->total != f->len + 4 + (f->prev ? f->prev->total : 0))
+		state_fail(s, "not a valid filter");
+}
+
+static void *state_get(void *obj)
+{
+	return seccomp_get(obj);
+}
+
+static void state_put(void *obj)
+{
+	seccomp_put(obj);
+}
+
+const struct state_type state_seccomp = {
+	.id = STATE_SECCOMP,
+	.version = 1,
+	.name = "seccomp filter",
+	.alloc = state_alloc,
+	.fields = state_fields,
+	.finish = state_finish,
+	.get = state_get,
+	.put = state_put,
+};

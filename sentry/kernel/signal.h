@@ -141,6 +141,9 @@ bool signal_blocked_or_ignored(struct task *t, int sig);
  */
 void signal_deliver(struct task *t, bool in_syscall);
 
+/* A loaded task that was parked in a job-control stop: goes on waiting for its end. */
+void signal_stop_rejoin(struct task *t);
+
 /* fork: child starts with empty queues and (unless CLONE_SIGHAND) copied actions. */
 struct sighand *sighand_create(void);
 struct sighand *sighand_dup(struct sighand *old);
@@ -194,6 +197,8 @@ bool signal_queue_timer_locked(struct tgroup *tg, struct task *t, struct sigqueu
 /* RLIMIT_SIGPENDING accounting for preallocated entries; err: -EAGAIN. */
 int sigqueue_charge(struct task *t, struct sigqueue_entry *e);
 void sigqueue_uncharge(struct sigqueue_entry *e);
+/* Counts an entry that was loaded with e->charged set. */
+void sigqueue_charge_loaded(struct sigqueue_entry *e);
 /* Number of queued signals charged to @t's user, for /proc/PID/status. */
 unsigned signal_queued_count(struct task *t);
 

@@ -291,6 +291,7 @@ void signal_deliver(struct task *t, bool in_syscall)
 
 		if (in_syscall) {
 			restart_with_handler(r, &d.sa);
+			t->freeze.redo = false; /* whatever call comes next isn't this one */
 			in_syscall = false;
 		}
 		if (signal_setup_frame(t, d.sig, &d.sa, &d.info, old) == 0)

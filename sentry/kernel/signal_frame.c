@@ -375,7 +375,7 @@ long signal_return(struct task *t)
 	if (copyin(t, &f.uc, gaddr(t->regs.rsp - 8 + offsetof(struct l_rt_sigframe, uc)),
 		   sizeof(f.uc)) < 0)
 		goto bad;
-	t->restart.fn = NULL;
+	t->restart.kind = RESTART_NONE;
 	signal_set_blocked(t, f.uc.uc_sigmask);
 	if (restore_fpstate(t, f.uc.uc_mcontext.fpstate) < 0)
 		goto bad;

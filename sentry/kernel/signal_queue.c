@@ -117,6 +117,11 @@ int sigqueue_charge(struct task *t, struct sigqueue_entry *e)
 	return 0;
 }
 
+void sigqueue_charge_loaded(struct sigqueue_entry *e)
+{
+	(void)user_charge(e->charged->uid, UINT64_MAX); /* no limit: can't fail */
+}
+
 void sigqueue_uncharge(struct sigqueue_entry *e)
 {
 	if (!e->charged)

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/ptrace.h"
@@ -100,6 +101,30 @@ static bool stopped(struct task *t)
 	return r;
 }
 
+/* Until the stop ends, or we are to die. Context: stop_parked is set. */
+static void wait_in_stop(struct task *t, int sig)
+{
+	for (;;) {
+		if (ptrace_active(t)) {
+			atomic_store(&t->state, TASK_RUNNING);
+			if (ptrace_group_stop(t, sig)) {
+				/* before a SIGCONT is delivered */
+				ptrace_pending_stops(t);
+				break;
+			}
+		}
+		task_sleep_prepare(t);
+		freeze_give_fp(t);
+		if (!stopped(t))
+			break;
+		freeze_safe_begin();
+		task_sleep_unmasked(t, TASK_STOPPED);
+		freeze_safe_end(t);
+	}
+	atomic_store(&t->state, TASK_RUNNING);
+	cputimer_task_resumed(t);
+}
+
 void signal_stop_park(struct task *t)
 {
 	struct tgroup *tg = t->tg;
@@ -122,22 +147,12 @@ void signal_stop_park(struct task *t)
 	signal_unlock(sh);
 	if (tell)
 		signal_tell_parent(tg);
-	for (;;) {
-		if (ptrace_active(t)) {
-			atomic_store(&t->state, TASK_RUNNING);
-			if (ptrace_group_stop(t, sig)) {
-				/* before a SIGCONT is delivered */
-				ptrace_pending_stops(t);
-				break;
-			}
-		}
-		task_sleep_prepare(t);
-		if (!stopped(t))
-			break;
-		task_sleep_unmasked(t, TASK_STOPPED);
-	}
-	atomic_store(&t->state, TASK_RUNNING);
-	cputimer_task_resumed(t);
+	wait_in_stop(t, sig);
+}
+
+void signal_stop_rejoin(struct task *t)
+{
+	wait_in_stop(t, READ_ONCE(t->tg->stop_signal));
 }
 
 /* ---- the parent ---- */

@@ -17,9 +17,7 @@
 #include "sentry/kernel/task.h"
 #include "sentry/time/clock.h"
 
-#define ID_INDEX_BITS 15
-#define ID_INDEX_MASK ((1 << ID_INDEX_BITS) - 1)
-#define SEQ_MAX (INT32_MAX >> ID_INDEX_BITS)
+#define SEQ_MAX (INT32_MAX >> IPC_INDEX_BITS)
 
 struct mutex sysv_mu;
 
@@ -107,7 +105,7 @@ struct ipc_obj *ipc_find_locked(struct ipcns *ns, enum ipc_kind kind, int id)
 
 	if (id < 0)
 		return NULL;
-	o = find_index_locked(ns, kind, id & ID_INDEX_MASK);
+	o = find_index_locked(ns, kind, id & IPC_INDEX_MASK);
 	return o && o->id == id ? o : NULL;
 }
 
@@ -165,7 +163,7 @@ int ipc_insert_locked(struct task *t, struct ipcns *ns, enum ipc_kind kind, stru
 	}
 	o->seq = ids->seq;
 	ids->seq = (uint16_t)((ids->seq + 1) % SEQ_MAX);
-	o->id = (int)((uint32_t)o->seq << ID_INDEX_BITS | i);
+	o->id = (int)((uint32_t)o->seq << IPC_INDEX_BITS | i);
 	o->key = key;
 	o->uid = o->cuid = c->euid;
 	o->gid = o->cgid = c->egid;
@@ -178,7 +176,7 @@ int ipc_insert_locked(struct task *t, struct ipcns *ns, enum ipc_kind kind, stru
 
 void ipc_unlink_locked(struct ipcns *ns, enum ipc_kind kind, struct ipc_obj *o)
 {
-	ns->ids[kind].slot[o->id & ID_INDEX_MASK] = NULL;
+	ns->ids[kind].slot[o->id & IPC_INDEX_MASK] = NULL;
 	ns->ids[kind].in_use--;
 	o->removed = true;
 }

@@ -23,29 +23,13 @@
 #define L_MSG_STAT_ANY 13
 #define L_MSG_COPY 040000
 
-struct msg {
-	struct list node;
-	int64_t type;
-	size_t size;
-	uint8_t data[];
-};
-
-struct msg_queue {
-	struct ipc_obj o;
-	struct list msgs;
-	struct waitq send_wq, recv_wq;
-	uint64_t cbytes, qnum, qbytes;
-	int64_t stime_s, rtime_s;
-	pid_t lspid, lrpid;
-};
-
 static struct msg_queue *to_queue(struct ipc_obj *o)
 {
 	return (struct msg_queue *)(void *)o;
 }
 
 /* NULL: out of memory. */
-static struct msg *msg_alloc(size_t size)
+struct msg *msg_alloc(size_t size)
 {
 	struct msg *m;
 
@@ -62,7 +46,18 @@ static void msg_free(struct msg *m)
 	free(m);
 }
 
-static void queue_put(struct msg_queue *q)
+struct msg_queue *msg_queue_alloc(void)
+{
+	struct msg_queue *q = kzalloc(sizeof(*q));
+
+	ref_init(&q->o.ref);
+	list_init(&q->msgs);
+	waitq_init(&q->send_wq);
+	waitq_init(&q->recv_wq);
+	return q;
+}
+
+void msg_queue_put(struct msg_queue *q)
 {
 	struct msg *m, *tmp;
 
@@ -79,15 +74,11 @@ static void queue_put(struct msg_queue *q)
 
 long sysv_msgget(struct task *t, int32_t key, int flags)
 {
-	struct msg_queue *q = kzalloc(sizeof(*q));
+	struct msg_queue *q = msg_queue_alloc();
 	struct ipcns *ns = task_ipcns(t);
 	struct ipc_obj *o;
 	long r;
 
-	ref_init(&q->o.ref);
-	list_init(&q->msgs);
-	waitq_init(&q->send_wq);
-	waitq_init(&q->recv_wq);
 	q->qbytes = (uint64_t)sysv_limits.msgmnb;
 	mutex_lock(&sysv_mu);
 	r = ipc_get_existing_locked(t, ns, IPC_MSG, key, flags, &o);
@@ -99,7 +90,7 @@ long sysv_msgget(struct task *t, int32_t key, int flags)
 	}
 	mutex_unlock(&sysv_mu);
 	if (q)
-		queue_put(q);
+		msg_queue_put(q);
 	return r;
 }
 
@@ -169,7 +160,7 @@ long sysv_msgsnd(struct task *t, int id, gaddr_t msgp, size_t size, int flags)
 	q = queue_get(t, id, 0222, &r);
 	if (q) {
 		r = send(t, q, m, flags);
-		queue_put(q);
+		msg_queue_put(q);
 	}
 	if (r < 0)
 		msg_free(m);
@@ -266,7 +257,7 @@ long sysv_msgrcv(struct task *t, int id, gaddr_t msgp, size_t size, int64_t type
 	if (!q)
 		return r;
 	r = receive(t, q, size, type, flags, &m);
-	queue_put(q);
+	msg_queue_put(q);
 	if (r < 0)
 		return r;
 	size = MIN(size, m->size);
@@ -285,7 +276,7 @@ static void remove_locked(struct ipcns *ns, struct msg_queue *q)
 	ipc_unlink_locked(ns, IPC_MSG, &q->o);
 	waitq_wake(&q->send_wq, ~0u);
 	waitq_wake(&q->recv_wq, ~0u);
-	queue_put(q);
+	msg_queue_put(q);
 }
 
 void msg_destroy_all(struct ipcns *ns)

@@ -3,9 +3,12 @@
 #ifndef SENTRY_KERNEL_SYSV_PRIV_H
 #define SENTRY_KERNEL_SYSV_PRIV_H
 
+#include "base/list.h"
 #include "base/mutex.h"
 #include "base/ref.h"
 #include "sentry/kernel/sysv.h"
+#include "sentry/kernel/waitq.h"
+#include "sentry/mm/mm.h"
 
 struct userns;
 struct cred;
@@ -22,6 +25,9 @@ struct ipc_obj {
 	bool removed;
 	int64_t ctime_s;
 };
+
+#define IPC_INDEX_BITS 15
+#define IPC_INDEX_MASK ((1 << IPC_INDEX_BITS) - 1)
 
 enum ipc_kind { IPC_SEM, IPC_MSG, IPC_SHM, IPC_KIND_COUNT };
 
@@ -71,5 +77,77 @@ void msg_destroy_all(struct ipcns *ns);
 void shm_destroy_all(struct ipcns *ns);
 /* Highest index in use, for IPC_INFO; 0 if none. */
 int ipc_max_index_locked(const struct ipc_ids *ids);
+
+/* ---- the three kinds; their files and kernel/sysv_state.c only ---- */
+
+struct sem {
+	uint16_t val;
+	pid_t pid; /* last to change it, as it saw itself */
+	unsigned ncnt, zcnt;
+};
+
+struct sem_set {
+	struct ipc_obj o;
+	unsigned nsems;
+	int64_t otime_s;
+	struct waitq wq;
+	struct list undos; /* of sem_undo.set_node */
+	struct sem *sem;   /* (c) heap, nsems */
+};
+
+struct sem_undo {
+	struct list node;     /* in sem_undo_list */
+	struct list set_node;
+	struct sem_set *set;  /* NULL once removed */
+	unsigned n;
+	int16_t adj[];
+};
+
+struct sem_undo_list {
+	struct ref ref;
+	struct list undos;
+};
+
+struct sem_set *sem_set_alloc(void);
+void sem_set_put(struct sem_set *s);
+
+struct msg {
+	struct list node;
+	int64_t type;
+	size_t size;
+	uint8_t data[];
+};
+
+struct msg_queue {
+	struct ipc_obj o;
+	struct list msgs;
+	struct waitq send_wq, recv_wq;
+	uint64_t cbytes, qnum, qbytes;
+	int64_t stime_s, rtime_s;
+	pid_t lspid, lrpid;
+};
+
+struct msg *msg_alloc(size_t size); /* NULL: out of memory */
+struct msg_queue *msg_queue_alloc(void);
+void msg_queue_put(struct msg_queue *q);
+
+#define L_SHM_DEST 01000u
+
+struct shm_segment {
+	struct ipc_obj o;
+	struct vm_object obj;
+	struct vm_object *mem;  /* (c) reference */
+	struct ipcns *ns;       /* borrowed; NULL once out of the table */
+	uint64_t size;          /* (c) as asked for */
+	uint64_t nattch;
+	int64_t atime_s, dtime_s;
+	int64_t load_atime_s;   /* atime_s of an image: attaching while it is loaded isn't use */
+	pid_t cpid, lpid;
+	char name[24];          /* (c) for /proc/PID/maps */
+};
+
+extern const struct vm_object_ops shm_vm_ops;
+/* Context: no sysv_mu; mm.mu maybe. */
+void shm_put(struct shm_segment *s);
 
 #endif

@@ -25,39 +25,22 @@
 
 #define L_SEM_STAT_ANY 20
 
-struct sem {
-	uint16_t val;
-	pid_t pid; /* last to change it, as it saw itself */
-	unsigned ncnt, zcnt;
-};
+struct sem_set *sem_set_alloc(void)
+{
+	struct sem_set *s = kzalloc(sizeof(*s));
 
-struct sem_set {
-	struct ipc_obj o;
-	unsigned nsems;
-	int64_t otime_s;
-	struct waitq wq;
-	struct list undos; /* of sem_undo.set_node */
-	struct sem sem[];
-};
+	ref_init(&s->o.ref);
+	waitq_init(&s->wq);
+	list_init(&s->undos);
+	return s;
+}
 
-struct sem_undo {
-	struct list node;     /* in sem_undo_list */
-	struct list set_node;
-	struct sem_set *set;  /* NULL once removed */
-	unsigned n;
-	int16_t adj[];
-};
-
-struct sem_undo_list {
-	struct ref ref;
-	struct list undos;
-};
-
-static void set_put(struct sem_set *s)
+void sem_set_put(struct sem_set *s)
 {
 	if (!ref_put(&s->o.ref))
 		return;
 	waitq_fini(&s->wq);
+	free(s->sem);
 	free(s);
 }
 
@@ -76,11 +59,9 @@ long sysv_semget(struct task *t, int32_t key, int nsems, int flags)
 	if (nsems < 0 || nsems > SEMMSL_G)
 		return -EINVAL;
 	if (nsems > 0) { /* maybe for nothing: no allocation under the lock */
-		s = kzalloc(sizeof(*s) + (size_t)nsems * sizeof(s->sem[0]));
-		ref_init(&s->o.ref);
+		s = sem_set_alloc();
 		s->nsems = (unsigned)nsems;
-		waitq_init(&s->wq);
-		list_init(&s->undos);
+		s->sem = kcalloc((size_t)nsems, sizeof(s->sem[0]));
 	}
 	mutex_lock(&sysv_mu);
 	r = ipc_get_existing_locked(t, ns, IPC_SEM, key, flags, &o);
@@ -100,7 +81,7 @@ long sysv_semget(struct task *t, int32_t key, int nsems, int flags)
 	}
 	mutex_unlock(&sysv_mu);
 	if (s)
-		set_put(s);
+		sem_set_put(s);
 	return r;
 }
 
@@ -345,7 +326,7 @@ long sysv_semop(struct task *t, int id, const struct l_sembuf *ops, unsigned n, 
 	if (r != 1)
 		return r;
 	r = semop_wait(t, s, ops, n, deadline_ns);
-	set_put(s);
+	sem_set_put(s);
 	return r;
 }
 
@@ -362,7 +343,7 @@ static void remove_locked(struct ipcns *ns, struct sem_set *s)
 		u->set = NULL;
 	}
 	waitq_wake(&s->wq, ~0u);
-	set_put(s);
+	sem_set_put(s);
 }
 
 void sem_destroy_all(struct ipcns *ns)
@@ -525,7 +506,7 @@ static long ctl_all(struct task *t, int id, int cmd, gaddr_t buf)
 	mutex_unlock(&sysv_mu);
 	if (r == 0 && cmd == GETALL)
 		r = copyout(t, buf, v, s->nsems * sizeof(*v));
-	set_put(s);
+	sem_set_put(s);
 	return r;
 }
 

@@ -26,23 +26,10 @@
 #include "sentry/mm/usermem.h"
 #include "sentry/vfs/vfs.h"
 
-#define L_SHM_DEST 01000u
 #define L_SHM_LOCKED 02000u
 #define L_SHM_HUGETLB 04000
 #define L_SHM_NORESERVE 010000
 #define L_SHM_STAT_ANY 15
-
-struct shm_segment {
-	struct ipc_obj o;
-	struct vm_object obj;
-	struct vm_object *mem;  /* (c) reference */
-	struct ipcns *ns;       /* borrowed; NULL once out of the table */
-	uint64_t size;          /* (c) as asked for */
-	uint64_t nattch;
-	int64_t atime_s, dtime_s;
-	pid_t cpid, lpid;
-	char name[24];          /* (c) for /proc/PID/maps */
-};
 
 static struct shm_segment *to_shm(struct ipc_obj *o)
 {
@@ -55,7 +42,7 @@ static uint64_t pages(const struct shm_segment *s)
 }
 
 /* Last reference: no table, no mapping, no user. Context: no sysv_mu; mm.mu maybe. */
-static void shm_put(struct shm_segment *s)
+void shm_put(struct shm_segment *s)
 {
 	if (!ref_put(&s->o.ref))
 		return;
@@ -125,7 +112,7 @@ static int obj_translate(struct vm_object *o, uint64_t off, uint64_t *len, bool 
 	return s->mem->ops->translate(s->mem, off, len, write, ret_mf, ret_off);
 }
 
-static const struct vm_object_ops shm_vm_ops = {
+const struct vm_object_ops shm_vm_ops = {
 	.get = obj_get,
 	.put = obj_put,
 	.translate = obj_translate,

@@ -61,8 +61,16 @@ enum task_state {
 };
 
 /* How an interrupted call goes on (sys_restart_syscall). */
+enum restart_kind {
+	RESTART_NONE,
+	RESTART_NANOSLEEP,
+	RESTART_FUTEX,
+	RESTART_POLL,
+	RESTART_KIND_COUNT
+};
+
 struct restart_block {
-	long (*fn)(struct task *t); /* NULL: none */
+	enum restart_kind kind;
 	union {
 		struct {
 			int clock;
@@ -104,7 +112,7 @@ struct task {
 	struct list tg_node;         /* (T) in tg->threads */
 	_Atomic int state;           /* (a) enum task_state */
 	char comm[TASK_COMM_LEN];    /* (m) */
-	uint64_t start_ns;           /* (c) CLOCK_MONOTONIC (boottime in /proc) */
+	uint64_t start_ns;           /* (c) CLOCK_BOOTTIME */
 	pthread_t thread;
 
 	/* guest side */
@@ -158,13 +166,23 @@ struct task {
 	bool in_syscall;
 	long sysno;
 	struct restart_block restart;
+	struct {                     /* kernel/freeze.c */
+		_Atomic bool asked;  /* (a) a freeze has interrupted the task since it last parked */
+		bool redo;           /* (t) the call about to be made is one that a freeze has ended */
+		int64_t deadline_ns; /* (t) of that call; see task_call_deadline() */
+		_Atomic bool want_fp; /* (a) the freezer waits for the task to fill in @fp */
+		struct fpstate *fp;  /* (t) while frozen: FP state; others read it then */
+	} freeze;
+	pid_t vfork_nr;              /* (t) not 0: the call waits for this child, which shares our memory */
+	bool loaded;                 /* (t) from an image: goes on in the middle, see task_main() */
+	bool need_spare;             /* (a load's lock) no host thread was asked for yet */
 
 	/* accounting and attributes */
 	struct task_usage usage;     /* (t) others read racily */
 	int nice;                    /* (m) */
 	int sched_policy, sched_prio;
 	bool sched_reset_on_fork;    /* (m) SCHED_RESET_ON_FORK */
-	uint64_t cpumask;            /* (m) up to 64 cpus shown */
+	uint64_t cpumask;            /* (m) of cpus shown, up to 64; all ones: not bound */
 	int mempolicy;               /* (t) set_mempolicy: MPOL_* mode and flags; inherited */
 	uint64_t timer_slack_ns, timer_slack_default_ns;
 	bool no_new_privs;           /* (t) */
@@ -184,6 +202,7 @@ struct task {
 	clockid_t host_cpu_clock;    /* (m) CPU clock of the sentry thread; valid with host_clock_ok */
 	bool host_clock_ok;          /* (m) */
 	uint64_t utime_base_ns;      /* (m) of contexts that exec has left behind */
+	uint64_t stime_base_ns;      /* (m) before the image that we were loaded from */
 	struct list all_node;        /* (T) in kernel.all_tasks */
 	_Atomic uint32_t kill_word;  /* (a) futex word of task_wait_killable() */
 	_Atomic bool kill_waiting;   /* (a) the task is in there; task_interrupt() wakes it, too */
@@ -319,6 +338,7 @@ long task_exec(struct task *t, const struct exec_args *a);
 struct spawn_args {
 	struct container *container;
 	char **argv, **envp;
+	const char *program;        /* its path, if that is not argv[0] */
 	const char *cwd;
 	struct cred *cred;          /* reference taken over */
 	struct files *files;        /* reference taken over */
@@ -330,7 +350,16 @@ struct spawn_args {
 	int umask;
 	const struct rlimit_g *rlim; /* RLIM_COUNT entries or NULL */
 	int oom_score_adj;
+	struct seccomp_filter *seccomp; /* borrowed; NULL: none */
+	uint32_t personality, ioprio;
+	int sched_policy, sched_prio, nice;
+	bool sched_reset_on_fork;
+	uint64_t cpus;              /* mask; 0: all */
 };
+/* seccomp.c: a program from outside (a container's profile). A reference, or NULL when Linux wouldn't
+ * take it. */
+struct sock_filter;
+struct seccomp_filter *seccomp_create(const struct sock_filter *insn, unsigned len);
 /* err_ptr(-ENOENT, -EACCES, -ENOEXEC ...) when the program can't be loaded. Reference to the leader. */
 struct task *task_spawn(const struct spawn_args *a);
 void task_start(struct task *t);

@@ -105,7 +105,7 @@ static void copy_scheduling(struct task *t, struct task *c)
 static void copy_attributes(struct task *t, struct task *c, uint64_t f)
 {
 	task_get_comm(t, c->comm);
-	c->start_ns = (uint64_t)clock_monotonic_ns();
+	c->start_ns = (uint64_t)clock_boottime_ns();
 	c->blocked = t->has_saved_blocked ? t->saved_blocked : t->blocked;
 	/* man 2 sigaltstack: a thread of the same memory starts without one. */
 	if (!(f & CLONE_VM) || (f & CLONE_VFORK))
@@ -290,20 +290,34 @@ static bool vfork_is_done(struct task *t)
 	return atomic_load(&t->vfork_done);
 }
 
-/* The parent sleeps until the child has left its memory; a kill ends it early. */
-static void wait_vfork(struct task *t, struct task *c)
+/* Nobody waits any more: the child must not find us. */
+static void forget_vfork(struct task *t)
 {
-	struct task *w = NULL;
+	struct task *c, *w = NULL;
 
-	if (task_wait_killable(t, vfork_is_done) == 0)
-		return;
 	mutex_lock(&kernel.tasks_mu);
-	if (c->vfork_waiter == t) {
-		w = c->vfork_waiter;
-		c->vfork_waiter = NULL;
+	list_for_each(c, &kernel.all_tasks, all_node) {
+		if (c->vfork_waiter == t) {
+			w = c->vfork_waiter;
+			c->vfork_waiter = NULL;
+			break;
+		}
 	}
 	mutex_unlock(&kernel.tasks_mu);
 	task_put(w);
+}
+
+/* Here a task may be saved, and go on after a load: so all that it needs is in t->vfork_nr. */
+void task_wait_vfork(struct task *t)
+{
+	pid_t nr = t->vfork_nr;
+
+	if (task_wait_killable(t, vfork_is_done) != 0)
+		forget_vfork(t);
+	t->vfork_nr = 0;
+	if (ptrace_active(t))
+		ptrace_event(t, PTRACE_EVENT_VFORK_DONE, (uint64_t)nr);
+	t->regs.rax = (uint64_t)nr;
 }
 
 static int clone_event(struct task *t, const struct clone_args *a)
@@ -455,9 +469,8 @@ long task_clone(struct task *t, const struct clone_args *a)
 	if (ev)
 		ptrace_event(t, ev, (uint64_t)nr);
 	if (a->flags & CLONE_VFORK) {
-		wait_vfork(t, c);
-		if (ptrace_active(t))
-			ptrace_event(t, PTRACE_EVENT_VFORK_DONE, (uint64_t)nr);
+		t->vfork_nr = nr;
+		task_wait_vfork(t);
 	}
 	task_put(c);
 	return nr;

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/process.h"
 #include "sentry/kernel/ptrace.h"
 #include "sentry/mm/mm.h"
@@ -47,6 +48,79 @@ static bool is_restart_code(const struct task *t)
 	return r <= -ERESTARTSYS && r >= -ERESTART_RESTARTBLOCK && r != -ENOIOCTLCMD;
 }
 
+/*
+ * Host threads of loaded tasks are made when they are needed: one that sleeps in a call needs none. The first
+ * of an address space also asks for those of the others, as only a running thread can make more.
+ */
+static struct plat_ctx *create_loaded_ctx(struct task *t)
+{
+	static pthread_mutex_t load_mu = PTHREAD_MUTEX_INITIALIZER; /* outermost; nothing waits under it */
+	struct plat_ctx *ctx;
+	struct task *i;
+	unsigned others = 0;
+
+	pthread_mutex_lock(&load_mu); /* host: futex */
+	ctx = plat->ctx_create(mm_plat_as(t->mm));
+	if (!is_err(ctx) && t->need_spare) {
+		mutex_lock(&kernel.tasks_mu);
+		list_for_each(i, &kernel.all_tasks, all_node) {
+			others += i != t && i->mm == t->mm && i->need_spare;
+			if (i->mm == t->mm)
+				i->need_spare = false;
+		}
+		mutex_unlock(&kernel.tasks_mu);
+		while (others--)
+			if (plat->ctx_prepare_clone(ctx))
+				log_error("no host thread for another thread of the image");
+	}
+	pthread_mutex_unlock(&load_mu);
+	return ctx;
+}
+
+/* What can be done only on the task's own thread: its context, FP state, CLONE_CHILD_SETTID. False: it has to
+ * die. */
+static bool begin(struct task *t, bool loaded)
+{
+	struct plat_ctx *ctx;
+	int tid = task_tid(t);
+
+	ctx = loaded ? create_loaded_ctx(t) : plat->ctx_create(mm_plat_as(t->mm));
+	if (is_err(ctx)) {
+		log_error("task %d: no host thread: %s", tid,
+			  strerror((int)-ptr_err(ctx)));
+		return false;
+	}
+	mutex_lock(&t->mu);
+	t->ctx = ctx;
+	mutex_unlock(&t->mu);
+	if (t->start_fp ? plat->ctx_set_fp(ctx, t->start_fp) : plat->ctx_init_fp(ctx))
+		return false;
+	free(t->start_fp);
+	t->start_fp = NULL;
+	/* man 2 clone: errors are lost. */
+	if (!gaddr_is_null(t->set_child_tid) && copyout_obj(t, t->set_child_tid, &tid))
+		log_debug("task %d: CLONE_CHILD_SETTID: bad address", tid);
+	t->set_child_tid = GADDR_NULL;
+	return true;
+}
+
+static void ensure_ctx(struct task *t)
+{
+	if (unlikely(!t->ctx) && !begin(t, true))
+		task_group_exit(t, SIGKILL);
+}
+
+static void set_host_clock(struct task *t)
+{
+	clockid_t clk;
+	AUTO_LOCK(&t->mu);
+
+	if (pthread_getcpuclockid(pthread_self(), &clk) == 0) {
+		t->host_cpu_clock = clk;
+		t->host_clock_ok = true;
+	}
+}
+
 /* Stops and signals. The interruption is taken back first: whoever asks from now on is seen by the next
  * round. */
 static void attend(struct task *t)
@@ -54,10 +128,38 @@ static void attend(struct task *t)
 	atomic_store(&t->interrupted, false);
 	if (atomic_load(&t->exiting))
 		return;
+	freeze_point(t);
+	ensure_ctx(t); /* for frames and tracers */
+	if (unlikely(t->stop_parked))
+		signal_stop_rejoin(t);
 	if (ptrace_active(t))
 		ptrace_pending_stops(t);
 	signal_deliver(t, in_call(t));
 	t->regs.orig_rax = (uint64_t)-1;
+}
+
+/* The handler; again after a freeze has parked the task in the middle. */
+static void make_call(struct task *t)
+{
+	for (;;) {
+		task_syscall_entry(t);
+		t->freeze.redo = false;
+		if (likely(!atomic_load(&t->freeze.asked)))
+			return;
+		freeze_point(t);
+		if (!freeze_redo(t))
+			return;
+		t->regs.rax = (uint64_t)-ENOSYS;
+	}
+}
+
+static void end_call(struct task *t)
+{
+	ptrace_syscall_exit(t);
+	if (unlikely(needs_attention(t) || t->has_saved_blocked || is_restart_code(t)))
+		attend(t);
+	t->regs.orig_rax = (uint64_t)-1;
+	t->in_syscall = false;
 }
 
 static void serve_call(struct task *t, const struct plat_trap *trap)
@@ -68,16 +170,24 @@ static void serve_call(struct task *t, const struct plat_trap *trap)
 		signal_force_fault(t, SIGSEGV, SI_KERNEL, 0);
 		return;
 	}
+	if (unlikely(trap->hot_call))
+		mm_patch_call(t, gaddr(trap->hot_call));
 	t->in_syscall = true;
 	t->sysno = (long)t->regs.orig_rax;
 	t->regs.rax = (uint64_t)-ENOSYS;
 	if (ptrace_syscall_enter(t) && (likely(!t->seccomp_mode) || seccomp_check(t)))
-		task_syscall_entry(t);
-	ptrace_syscall_exit(t);
-	if (unlikely(needs_attention(t) || t->has_saved_blocked || is_restart_code(t)))
-		attend(t);
-	t->regs.orig_rax = (uint64_t)-1;
-	t->in_syscall = false;
+		make_call(t);
+	end_call(t);
+}
+
+/* A task of an image goes on with the call that the freeze has ended. */
+static void resume_call(struct task *t)
+{
+	if (t->vfork_nr)
+		task_wait_vfork(t);
+	else if (!t->stop_parked && freeze_redo(t))
+		make_call(t);
+	end_call(t);
 }
 
 static void serve_fault(struct task *t, const struct plat_trap *trap)
@@ -94,6 +204,7 @@ static void run_guest(struct task *t)
 	struct plat_trap trap;
 	enum plat_event ev;
 
+	ensure_ctx(t);
 	if (ptrace_active(t))
 		ptrace_prepare_run(t);
 	atomic_store(&t->in_guest, true); /* seq_cst: before the flags are read */
@@ -119,41 +230,14 @@ static void run_guest(struct task *t)
 		log_debug("task %d: host process is gone", task_tid(t));
 		task_group_exit(t, SIGKILL);
 		break;
-	case PLAT_SYSCALL:
 	case PLAT_INTERRUPTED:
+		if (unlikely(trap.unpatch))
+			mm_unpatch_call(t, gaddr(trap.unpatch));
+		break;
+	case PLAT_SYSCALL:
 	case PLAT_EVENT_COUNT:
 		break;
 	}
-}
-
-/* What can be done only on the new thread: its context, FP state, CLONE_CHILD_SETTID. */
-static bool begin(struct task *t)
-{
-	struct plat_ctx *ctx;
-	int tid = task_tid(t);
-	clockid_t clk;
-
-	ctx = plat->ctx_create(mm_plat_as(t->mm));
-	if (is_err(ctx)) {
-		log_error("task %d: no host thread: %s", tid,
-			  strerror((int)-ptr_err(ctx)));
-		return false;
-	}
-	mutex_lock(&t->mu);
-	t->ctx = ctx;
-	if (pthread_getcpuclockid(pthread_self(), &clk) == 0) {
-		t->host_cpu_clock = clk;
-		t->host_clock_ok = true;
-	}
-	mutex_unlock(&t->mu);
-	if (t->start_fp ? plat->ctx_set_fp(ctx, t->start_fp) : plat->ctx_init_fp(ctx))
-		return false;
-	free(t->start_fp);
-	t->start_fp = NULL;
-	/* man 2 clone: errors are lost. */
-	if (!gaddr_is_null(t->set_child_tid) && copyout_obj(t, t->set_child_tid, &tid))
-		log_debug("task %d: CLONE_CHILD_SETTID: bad address", tid);
-	return true;
 }
 
 static void idle_check(void)
@@ -173,8 +257,15 @@ void *task_main(void *arg)
 
 	current = t;
 	atomic_store(&t->state, TASK_RUNNING);
-	if (!begin(t))
+	set_host_clock(t);
+	freeze_point(t);
+	if (t->loaded) {
+		t->loaded = false;
+		if (t->in_syscall)
+			resume_call(t);
+	} else if (!begin(t, false)) {
 		task_group_exit(t, SIGKILL);
+	}
 	while (!atomic_load(&t->exiting)) {
 		if (needs_attention(t))
 			attend(t);
@@ -183,8 +274,9 @@ void *task_main(void *arg)
 	}
 	task_do_exit(t);
 	current = NULL;
-	task_put(t);
 	idle_check();
+	freeze_task_ends(t);
+	task_put(t);
 	return NULL;
 }
 
@@ -212,9 +304,11 @@ int task_start_thread(struct task *t)
 
 	init_attr(&attr);
 	task_get(t); /* the thread's own reference */
+	freeze_task_begins();
 	err = pthread_create(&t->thread, &attr, task_main, t);
 	pthread_attr_destroy(&attr);
 	if (err) {
+		freeze_task_ends(t);
 		task_put(t);
 		return -EAGAIN;
 	}
@@ -244,9 +338,11 @@ static long wait_word(struct task *t, bool (*done)(struct task *t), bool killabl
 	long r = 0;
 
 	atomic_store(&t->kill_waiting, true);
+	freeze_safe_begin();
 	for (;;) {
 		uint32_t v = atomic_load(&t->kill_word);
 
+		freeze_give_fp(t);
 		if (done(t))
 			break;
 		if (killable && signal_fatal_pending(t)) {
@@ -256,6 +352,7 @@ static long wait_word(struct task *t, bool (*done)(struct task *t), bool killabl
 		(void)syscall(SYS_futex, &t->kill_word, FUTEX_WAIT_PRIVATE, v, NULL, NULL,
 			      0); /* host: futex */
 	}
+	freeze_safe_end(t);
 	atomic_store(&t->kill_waiting, false);
 	return r;
 }

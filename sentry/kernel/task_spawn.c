@@ -4,6 +4,7 @@
  * parent in the sandbox, lead a session of their own, and are waited for with tgroup_wait_exit().
  */
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -44,11 +45,22 @@ static void set_attributes(struct task *t, struct tgroup *tg, const struct spawn
 	t->ns = a->ns;
 	t->sighand = sighand_create();
 	t->exit_signal = SIGCHLD;
-	t->start_ns = (uint64_t)clock_monotonic_ns();
-	t->cpumask =
-		kernel.limits.ncpus >= 64 ? ~0ULL : (1ULL << kernel.limits.ncpus) - 1;
+	t->start_ns = (uint64_t)clock_boottime_ns();
+	t->cpumask = ~0ULL; /* whatever there is, also after `update` */
 	t->timer_slack_ns = t->timer_slack_default_ns = DEFAULT_SLACK_NS;
 	t->no_new_privs = a->no_new_privs;
+	t->personality = a->personality;
+	t->ioprio = a->ioprio;
+	t->sched_policy = a->sched_policy;
+	t->sched_prio = a->sched_prio;
+	t->sched_reset_on_fork = a->sched_reset_on_fork;
+	t->nice = a->nice;
+	if (a->cpus & t->cpumask)
+		t->cpumask &= a->cpus;
+	if (a->seccomp) {
+		t->seccomp = seccomp_get(a->seccomp);
+		t->seccomp_mode = SECCOMP_MODE_FILTER;
+	}
 	tg->container = a->container;
 	tg->oom_score_adj = a->oom_score_adj;
 	if (a->rlim)
@@ -86,7 +98,7 @@ static const char *env_path(char **envp)
 static struct file *open_program(struct task *t, const struct spawn_args *a,
 				 char **ret_path)
 {
-	const char *name = a->argv[0], *dir, *end;
+	const char *name = a->program ? a->program : a->argv[0], *dir, *end;
 	long err = -ENOENT;
 
 	if (!name || !*name)

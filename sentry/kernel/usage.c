@@ -29,14 +29,14 @@ void task_usage_add(struct task_usage *to, const struct task_usage *from)
 /* Brings t->usage up to date. Context: t->mu. Never goes back, whatever the host says. */
 static void refresh_locked(struct task *t)
 {
-	uint64_t u = t->utime_base_ns, s = 0;
+	uint64_t u = t->utime_base_ns, s = t->stime_base_ns;
 	struct timespec ts;
 
 	if (t->ctx)
 		u += plat->ctx_cpu_ns(t->ctx);
 	/* host: clock_gettime */
 	if (t->host_clock_ok && clock_gettime(t->host_cpu_clock, &ts) == 0)
-		s = (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+		s += (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 	t->usage.utime_ns = MAX(t->usage.utime_ns, u);
 	t->usage.stime_ns = MAX(t->usage.stime_ns, s);
 }

@@ -150,6 +150,28 @@ struct userns *userns_create(const struct cred *c)
 	return ns;
 }
 
+static void set_map(struct id_map *m, const struct id_extent *ext, unsigned n)
+{
+	m->ext = kcalloc(n, sizeof(*ext));
+	memcpy(m->ext, ext, n * sizeof(*ext));
+	m->n = n;
+}
+
+struct userns *userns_create_mapped(const struct id_extent *uids, unsigned nuids,
+				    const struct id_extent *gids, unsigned ngids)
+{
+	struct userns *ns = kzalloc(sizeof(*ns));
+
+	ref_init(&ns->ref);
+	mutex_init(&ns->mu, RANK_NS);
+	ns->parent = userns_get(&init_userns);
+	ns->level = 1;
+	set_map(&ns->uid_map, uids, nuids);
+	set_map(&ns->gid_map, gids, ngids);
+	ns->inum = ns_next_inum();
+	return ns;
+}
+
 /* ---- writing maps ---- */
 
 static bool ranges_overlap(uint32_t a, uint32_t na, uint32_t b, uint32_t nb)

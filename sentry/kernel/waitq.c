@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/stats.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/task.h"
 #include "sentry/time/clock.h"
@@ -133,8 +134,7 @@ void task_sleep_prepare(struct task *t)
 void task_wake(struct task *t)
 {
 	if (atomic_exchange(&t->park, PARK_WOKEN) == PARK_ASLEEP)
-		(void)syscall(SYS_futex, &t->park, FUTEX_WAKE_PRIVATE, 1, NULL, NULL,
-			      0); /* host: futex */
+		(void)HOST(FUTEX, syscall(SYS_futex, &t->park, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
 }
 
 static bool interrupted(struct task *t)
@@ -181,8 +181,8 @@ static void host_sleep(struct task *t, int64_t deadline_ns)
 		tsp = &ts;
 	}
 	/* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Errors mean "look again". */
-	(void)syscall(SYS_futex, &t->park, FUTEX_WAIT_BITSET_PRIVATE, PARK_ASLEEP, tsp, NULL,
-		      FUTEX_BITSET_MATCH_ANY); /* host: futex */
+	(void)HOST(FUTEX, syscall(SYS_futex, &t->park, FUTEX_WAIT_BITSET_PRIVATE, PARK_ASLEEP, tsp,
+				  NULL, FUTEX_BITSET_MATCH_ANY));
 }
 
 static long sleep_until_woken(struct task *t, int64_t deadline_ns)

@@ -14,6 +14,7 @@
 
 #include <signal.h>
 
+#include "base/stats.h"
 #include "sentry/kernel/oom.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/safecopy.h"
@@ -200,6 +201,7 @@ static long cow_copy(struct mm *mm, const struct pma *p, uint64_t start, uint64_
 		c = hole ? n : copy_pages(mf, off, src, soff + (a - start), n);
 		if (c < n)
 			mfile_range_put(mf, off + c, n - c);
+		stat_add(STAT_FAULT_COPIED, c / PAGE_SIZE);
 		if (c == 0) {
 			mfile_put(mf);
 			break;
@@ -437,6 +439,7 @@ int mm_handle_fault(struct task *t, const struct plat_trap *trap, int *ret_code)
 		*ret_code = SI_KERNEL;
 		return SIGSEGV;
 	}
+	stat_inc(STAT_FAULT);
 	mm_write_lock(mm);
 	r = resolve(t, mm, trap, ret_code);
 	mm_write_unlock(mm, t);

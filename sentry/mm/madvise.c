@@ -26,6 +26,7 @@ static int discard_private(struct mm *mm, struct vma *v, uint64_t start, uint64_
 	struct pma *p;
 	int r;
 
+	patch_release(mm, start, end);
 	/* Each one is looked up anew, since replacing one may merge it with its neighbours. */
 	for (; start < end; start = b) {
 		p = pma_find_ge(mm, start);

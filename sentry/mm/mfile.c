@@ -31,6 +31,7 @@
 #include "base/mutex.h"
 #include "base/ref.h"
 #include "base/size.h"
+#include "base/stats.h"
 #include "sentry/mm/mfile_priv.h"
 #include "sentry/mm/safecopy.h"
 
@@ -53,7 +54,9 @@ struct mfile {
 	struct ref ref;
 	uint64_t id;      /* (c) never reused */
 	int rwfd, rofd;   /* (c) owned; may be the same number */
-	bool host;        /* (c) */
+	bool host, image; /* (c) */
+	void *origin;     /* whoever saves; owned */
+	_Atomic bool kept; /* (a) never punched: shared with a branch */
 	const char *name; /* (c) literal */
 	uint64_t span;    /* (c) offsets end here */
 	struct mutex mu;
@@ -135,6 +138,30 @@ struct mfile *mfile_wrap_host(int fd, bool writable)
 	return mfile_new(writable ? fd : -1, fd, true, "host");
 }
 
+struct mfile *mfile_wrap_image(int fd)
+{
+	struct mfile *mf = mfile_new(-1, fd, true, "image");
+
+	mf->image = true;
+	return mf;
+}
+
+void *mfile_origin(const struct mfile *mf)
+{
+	return mf->origin;
+}
+
+void mfile_set_origin(struct mfile *mf, void *origin)
+{
+	free(mf->origin);
+	mf->origin = origin;
+}
+
+bool mfile_is_image(const struct mfile *mf)
+{
+	return mf->image;
+}
+
 struct mfile *mfile_get(struct mfile *mf)
 {
 	ref_get(&mf->ref);
@@ -172,6 +199,7 @@ void mfile_put(struct mfile *mf)
 	if (!mf->host)
 		runs_fini(&mf->runs);
 	mutex_fini(&mf->mu);
+	free(mf->origin);
 	free(mf);
 }
 
@@ -292,9 +320,11 @@ static void punch(struct mfile *mf, uint64_t off, uint64_t len)
 {
 	int r;
 
+	if (atomic_load(&mf->kept))
+		return;
 	do {
-		r = fallocate(mf->rwfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			      (off_t)off, (off_t)len); /* host: fallocate */
+		r = HOST(FALLOCATE, fallocate(mf->rwfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					      (off_t)off, (off_t)len));
 	} while (r < 0 && errno == EINTR);
 	if (r < 0)
 		zero_by_hand(mf, off, len);
@@ -339,6 +369,12 @@ void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len)
 	punch(mf, off, len);
 }
 
+void mfile_share_out(struct mfile *mf)
+{
+	if (!mf->host)
+		atomic_store(&mf->kept, true);
+}
+
 /*
  * The descriptor's file position is shared with everybody who was given the descriptor; nobody uses
  * it, and lseek() returns what it found, so callers don't disturb each other.
@@ -346,7 +382,7 @@ void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len)
 bool mfile_next_data(struct mfile *mf, uint64_t off, uint64_t end, uint64_t *ret_start,
 		     uint64_t *ret_end)
 {
-	off_t data = lseek(mf->rofd, (off_t)off, SEEK_DATA); /* host: lseek */
+	off_t data = HOST(SEEK, lseek(mf->rofd, (off_t)off, SEEK_DATA));
 	off_t hole;
 
 	if (data < 0 || (uint64_t)data >= end)
@@ -372,7 +408,7 @@ uint64_t mfile_held(struct mfile *mf)
 {
 	struct stat st;
 
-	return fstat(mf->rofd, &st) ? 0 : (uint64_t)st.st_blocks * 512; /* host: fstat */
+	return HOST(STAT, fstat(mf->rofd, &st)) ? 0 : (uint64_t)st.st_blocks * 512;
 }
 
 int mfile_commit(struct mfile *mf, uint64_t off, uint64_t len)
@@ -380,7 +416,7 @@ int mfile_commit(struct mfile *mf, uint64_t off, uint64_t len)
 	int r;
 
 	do {
-		r = fallocate(mf->rwfd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len); /* host: fallocate */
+		r = HOST(FALLOCATE, fallocate(mf->rwfd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len));
 	} while (r < 0 && errno == EINTR);
 	return r < 0 && errno != EOPNOTSUPP ? -ENOMEM : 0;
 }
@@ -460,4 +496,30 @@ void *mfile_ptr(struct mfile *mf, uint64_t off, uint64_t *ret_len)
 const void *mfile_cptr(struct mfile *mf, uint64_t off, uint64_t *ret_len)
 {
 	return host_ptr(mf, off, ret_len);
+}
+
+static int copy_data(struct mfile *to, uint64_t dst, struct mfile *from, uint64_t src, uint64_t len)
+{
+	while (len) {
+		uint64_t n = len;
+		const void *s = mfile_cptr(from, src, &n);
+		void *d = mfile_ptr(to, dst, &n); /* cuts n further */
+
+		if (!s || !d || safecopy(d, s, n))
+			return -ENOMEM;
+		src += n;
+		dst += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int mfile_copy(struct mfile *to, uint64_t to_off, struct mfile *from, uint64_t from_off, uint64_t len)
+{
+	uint64_t at = from_off, end = from_off + len, a;
+	int err = 0;
+
+	while (!err && at < end && mfile_next_data(from, at, end, &a, &at))
+		err = copy_data(to, to_off + (a - from_off), from, a, at - a);
+	return err;
 }

@@ -41,6 +41,13 @@ struct mfile *mfile_create(const char *name);
 /* Wraps @fd of a host file (takes ownership, also on failure). @writable: stubs may be given it for
  * shared writable mappings. */
 struct mfile *mfile_wrap_host(int fd, bool writable);
+/* Wraps @fd (taken over) of memory that is an image's, or another sandbox's frozen file: like a host file,
+ * but its pages count as anonymous memory. Read-only. */
+struct mfile *mfile_wrap_image(int fd);
+bool mfile_is_image(const struct mfile *mf);
+/* Where the file's pages are in images (sentry/state/pages.c): one block that is freed with the file. */
+void *mfile_origin(const struct mfile *mf);
+void mfile_set_origin(struct mfile *mf, void *origin);
 struct mfile *mfile_get(struct mfile *mf);
 void mfile_put(struct mfile *mf);
 
@@ -64,6 +71,9 @@ void mfile_range_put(struct mfile *mf, uint64_t off, uint64_t len);
 uint64_t mfile_range_exclusive(struct mfile *mf, uint64_t off, uint64_t len);
 /* Frees the memory below the range without giving the range up (MADV_DONTNEED, hole punching). */
 void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len);
+/* The file's memory is somebody else's, too: nothing of it is punched from now on. What is given up stays
+ * until the file goes. Nobody may allocate from it any more. */
+void mfile_share_out(struct mfile *mf);
 /* Bytes of memory that the range really occupies now (mincore, st_blocks, RSS); by SEEK_DATA/HOLE. */
 uint64_t mfile_range_resident(struct mfile *mf, uint64_t off, uint64_t len);
 
@@ -79,6 +89,9 @@ const void *mfile_cptr(struct mfile *mf, uint64_t off, uint64_t *ret_len);
 /* The first stretch of memory in [@off, @end), page aligned; the rest of it is zeroes that take none. */
 bool mfile_next_data(struct mfile *mf, uint64_t off, uint64_t end, uint64_t *ret_start,
 		     uint64_t *ret_end);
+/* Copies what is memory in a range to a fresh range of @to; the rest stays zeroes. 0 or -ENOMEM. */
+int __must_check mfile_copy(struct mfile *to, uint64_t to_off, struct mfile *from, uint64_t from_off,
+			    uint64_t len);
 /* Bytes of memory that the whole file occupies. */
 uint64_t mfile_held(struct mfile *mf);
 /* Makes the range take its memory now, so that touching it can't fail. 0 or -ENOMEM. */

@@ -84,7 +84,8 @@ static void teardown(struct mm *mm)
 	struct vma *v;
 
 	rwmutex_wrlock(&mm->mu);
-	plat->as_destroy(mm->as); /* nobody can reach the pages after this */
+	if (mm->as)
+		plat->as_destroy(mm->as); /* nobody can reach the pages after this */
 	mm->as = NULL;
 	if (!mm->forked)
 		disown_pages(mm);
@@ -189,7 +190,8 @@ void mm_write_unlock(struct mm *mm, struct task *t)
 {
 	bool mine = t && t->mm == mm;
 	/* No thread is running guest code in it, apart from the caller, who isn't just now. */
-	bool quiet = !mm->as || mm->loading || (mine && atomic_load(&mm->users) == 1);
+	bool quiet = !mm->as || mm->loading ||
+		     (mine && atomic_load(&mm->users) == 1 && !plat->runs_on);
 	struct vma *vmas = mm->gc_vmas;
 
 	if (mm->need_flush && !quiet) {

@@ -126,6 +126,12 @@ long mm_munlockall(struct task *t);
  */
 int mm_handle_fault(struct task *t, const struct plat_trap *trap, int *ret_code);
 
+/* Patched call sites (sentry/mm/patch.c): patches the one whose syscall instruction is at @addr, or sees to
+ * that it isn't tried again; takes one back for good; all of an mm's, and that it gets no new ones. */
+void mm_patch_call(struct task *t, gaddr_t addr);
+void mm_unpatch_call(struct task *t, gaddr_t addr);
+void mm_unpatch_all(struct mm *mm);
+
 /* A file shrank: pages of mappings of @o beyond @new_size must fault from now on. Called by file
  * systems after truncation, without inode locks that translate() takes. Pages may be freed for other use
  * only after this has returned (the same goes for mm_object_moved): until then guests have them mapped. */
@@ -159,7 +165,7 @@ bool mm_find(struct mm *mm, gaddr_t addr, struct vma_info *ret);
  * memory; for futexes. @shared false: (mm, address). 0 or -EFAULT.
  */
 struct futex_key {
-	const void *obj; /* mm, or the mfile */
+	const void *obj; /* mm, or the vm_object */
 	uint64_t off;
 };
 int mm_futex_key(struct task *t, gaddr_t addr, bool shared, bool write, struct futex_key *ret);

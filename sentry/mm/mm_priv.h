@@ -98,6 +98,8 @@ RB_HEAD(pma_tree, pma);
 #define MCL_POPULATE_MAX (4UL << 30) /* mlockall() populates no larger address space */
 #define MM_DEFAULT_COMMIT_MAX (1ULL << 44) /* heuristic overcommit without a memory limit */
 
+struct vma_load;
+
 struct mm {
 	struct ref ref;
 	_Atomic int users;
@@ -130,6 +132,9 @@ struct mm {
 	bool need_flush;     /* (m) rights were taken away since the last flush */
 	bool loading;        /* (m) no thread has run in it yet: nothing to flush */
 	bool forked;         /* (m) others may refer to pages of the own mfile */
+	struct vma_load *loads; /* while an image is loaded (mm_state.c) */
+	bool load_dead;
+	_Atomic bool no_patches; /* (a) call sites are left as they are */
 	struct pma *gc_pmas; /* (m) removed by the operation under way */
 	struct pma *lazy_pmas; /* (m) removed earlier; freed when the batch counter passes lazy_seq */
 	uint64_t lazy_seq;   /* (m) */
@@ -254,6 +259,14 @@ void back_eager(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 int fault_in(struct mm *mm, struct vma *v, uint64_t addr, bool write);
 /* The vma at @addr after growing a stack down to it, if the rules allow. */
 struct vma *vma_find_or_grow(struct task *t, struct mm *mm, uint64_t addr);
+
+/* ---- patch.c ---- */
+/* The range is about to lose its text. Puts text right that jumps to trampolines in it. */
+void patch_release(struct mm *mm, uint64_t start, uint64_t end);
+/* The guest may write to the range from now on, or moves it: its text is to be what it was. */
+void patch_undo(struct mm *mm, uint64_t start, uint64_t end);
+/* No trace is left of any patch; new ones may be made. */
+void patch_remove_all(struct mm *mm);
 
 /* ---- objmap.c ---- */
 void objmap_add(struct vm_object *o, struct mm *mm);

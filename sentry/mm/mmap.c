@@ -96,6 +96,7 @@ int unmap_range(struct mm *mm, uint64_t start, uint64_t end)
 
 	if (!vma_any(mm, start, end))
 		return 0;
+	patch_release(mm, start, end);
 	r = vma_isolate(mm, start, end);
 	if (r < 0)
 		return r;

@@ -30,6 +30,8 @@ static int protect_vma(struct task *t, struct mm *mm, struct vma *v, int prot)
 		if (!(v->flags & VMF_NORESERVE) && len > mm_commit_limit())
 			return -ENOMEM;
 	}
+	if ((prot & PROT_WRITE) || (v->flags & VMF_SPECIAL))
+		patch_undo(mm, v->start, v->end);
 	vma_set_prot_flags(mm, v, prot, v->flags);
 	if (old & ~prot)
 		mm->need_flush = true;

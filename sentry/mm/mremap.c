@@ -85,6 +85,7 @@ static long move_mapping(struct mm *mm, struct vma *v, const struct remap *m)
 		      v->obj ? vma_obj_off(v, from) : 0, v->file, v->name);
 	vma_insert(mm, n);
 	if (len) {
+		patch_undo(mm, from, from + len);
 		pma_move(mm, from, len, m->to);
 		r = stub_unmap(mm, from, from + len);
 		if (r == 0)

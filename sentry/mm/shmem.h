@@ -15,6 +15,7 @@ struct vm_object;
  * ops->put drops it). err_ptr(-ENOMEM). */
 struct vm_object *shmem_object_create(uint64_t size);
 bool vm_object_is_shmem(const struct vm_object *o);
+uint64_t shmem_object_size(const struct vm_object *o);
 /* Frees the pages of a range (MADV_REMOVE); they read as zeroes afterwards. */
 void shmem_object_punch(struct vm_object *o, uint64_t off, uint64_t len);
 /* Number for /proc/PID/maps. */

@@ -117,6 +117,18 @@ static bool guest_side(const char *guest, enum access_op op)
 	return op != ACCESS_IN || safe_load32((const uint32_t *)word, &v) < 0;
 }
 
+static bool is_text(struct mm *mm, uint64_t addr)
+{
+	const struct vma *v;
+	bool yes;
+
+	mm_read_lock(mm);
+	v = vma_find(mm, addr);
+	yes = v && (v->prot & PROT_EXEC) && !mm->loading;
+	mm_read_unlock(mm);
+	return yes;
+}
+
 /* Moves up to @len bytes; returns how many. */
 static size_t access_mem(struct mm *mm, struct task *t, uint64_t addr, void *buf, size_t len,
 			 enum access_op op, bool force)
@@ -125,6 +137,10 @@ static size_t access_mem(struct mm *mm, struct task *t, uint64_t addr, void *buf
 	size_t done = 0;
 	unsigned tries = 0;
 
+	/* Debuggers want text as it is, and put breakpoints there. */
+	if (unlikely(force) && (write || !t || t->mm != mm) && !atomic_load(&mm->no_patches) &&
+	    is_text(mm, addr))
+		mm_unpatch_all(mm);
 	mm_read_lock(mm);
 	while (done < len) {
 		size_t n = len - done, left;
@@ -382,8 +398,9 @@ int mm_futex_key(struct task *t, gaddr_t addr, bool shared, bool write, struct f
 			return 0;
 		}
 		if (p && !(write && (p->flags & PMA_RO))) {
-			ret->obj = p->mf;
-			ret->off = p->off + (addr.va - p->start);
+			/* By what is mapped, not where its pages are: those move. */
+			ret->obj = v->obj;
+			ret->off = vma_obj_off(v, addr.va);
 			mm_read_unlock(mm);
 			return 0;
 		}

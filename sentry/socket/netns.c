@@ -3,6 +3,7 @@
 #include "sentry/socket/netns.h"
 
 #include "base/alloc.h"
+#include "sentry/state/state.h"
 
 struct netns *netns_create(struct userns *userns)
 {
@@ -39,3 +40,46 @@ struct userns *netns_userns(const struct netns *ns)
 {
 	return ns->userns;
 }
+
+/* ---- saving: sockets enter their namespace's tables by themselves ---- */
+
+static void *netns_alloc(struct state *s)
+{
+	struct netns *ns = kzalloc(sizeof(*ns));
+
+	(void)s;
+	ref_init(&ns->ref);
+	list_init(&ns->unix_socks);
+	return ns;
+}
+
+static void netns_fields(struct state *s, void *obj)
+{
+	struct netns *ns = obj;
+
+	state_ref(s, &state_userns, &ns->userns);
+	state_u64(s, &ns->inum);
+	state_u32(s, &ns->autobind_next);
+	if (!ns->userns)
+		state_fail(s, "network namespace of nobody");
+}
+
+static void *netns_state_get(void *obj)
+{
+	return netns_get(obj);
+}
+
+static void netns_state_put(void *obj)
+{
+	netns_put(obj);
+}
+
+const struct state_type state_netns = {
+	.id = STATE_NETNS,
+	.version = 1,
+	.name = "network namespace",
+	.alloc = netns_alloc,
+	.fields = netns_fields,
+	.get = netns_state_get,
+	.put = netns_state_put,
+};

@@ -16,18 +16,18 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "sentry/fs/pipe/pseudo.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/task.h"
 #include "sentry/socket/netlink/netlink.h"
 #include "sentry/socket/netns.h"
 #include "sentry/socket/unix/unix.h"
 #include "sentry/time/clock.h"
 #include "sentry/vfs/vfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define FAMILY_MAX 46 /* AF_MAX of Linux 6.12 */
 
 static const struct sock_family *families[FAMILY_MAX]; /* (c) after start */
-
-static const struct file_ops socket_fops;
 
 void sock_register(const struct sock_family *fam)
 {
@@ -52,7 +52,7 @@ void socket_init(struct socket *s, const struct proto_ops *ops, struct netns *ne
 	s->family = family;
 	s->type = type;
 	s->protocol = protocol;
-	s->net = netns_get(net);
+	s->net = net ? netns_get(net) : NULL;
 	mutex_init(&s->mu, RANK_SOCK);
 	waitq_init(&s->wq);
 	s->sndbuf = s->rcvbuf = SOCK_BUF_DEFAULT;
@@ -134,9 +134,13 @@ int sock_take_err(struct socket *s)
 
 int64_t sock_deadline(const _Atomic int64_t *timeo_ns)
 {
-	int64_t rel = *timeo_ns;
+	int64_t rel = *timeo_ns, ns;
+	struct task *t = current_task();
 
-	return rel == DEADLINE_NONE ? rel : deadline_after(clock_monotonic_ns(), rel);
+	if (rel == DEADLINE_NONE)
+		return rel;
+	ns = deadline_after(clock_monotonic_ns(), rel);
+	return t ? task_call_deadline(t, ns) : ns;
 }
 
 long sock_intr(const _Atomic int64_t *timeo_ns)
@@ -255,7 +259,7 @@ static long socket_ioctl(struct task *t, struct file *f, unsigned cmd, uint64_t 
 	return r == -ENOIOCTLCMD ? netdev_ioctl(t, s, cmd, arg) : r;
 }
 
-static const struct file_ops socket_fops = {
+const struct file_ops socket_fops = {
 	.name = "socket",
 	.release = socket_release,
 	.read = socket_read,
@@ -264,4 +268,5 @@ static const struct file_ops socket_fops = {
 	.waitq = socket_waitq,
 	.ioctl = socket_ioctl,
 	.set_flags = socket_set_flags,
+	.state = &file_state_socket,
 };

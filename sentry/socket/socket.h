@@ -21,10 +21,13 @@
 
 struct task;
 struct file;
+struct file_ops;
 struct netns;
 struct socket;
 struct scm;
 struct seqbuf;
+struct state;
+struct state_type;
 
 #define SOCK_BUF_DEFAULT 212992u /* net.core.rmem_default, wmem_default */
 #define SOCK_BUF_MAX 212992u     /* net.core.rmem_max, wmem_max; the option's value is doubled */
@@ -87,6 +90,7 @@ struct proto_ops {
 	/* Up to *len bytes; *len becomes the value's length. */
 	int (*getsockopt)(struct task *t, struct socket *s, int level, int name, void *val,
 			  unsigned *len);
+	const struct state_type *state; /* how it is saved (socket_state.c); NULL: can't be */
 };
 
 /* Boolean options. */
@@ -134,7 +138,7 @@ void sock_register(const struct sock_family *fam);
 /* Registers the built-in families. Before the first guest task. */
 void sockets_init(void);
 
-/* Common part; ref 1. @net: a reference is taken. */
+/* Common part; ref 1. @net: a reference is taken; NULL only while loading. */
 void socket_init(struct socket *s, const struct proto_ops *ops, struct netns *net, int family,
 		 int type, int protocol);
 void socket_fini(struct socket *s);
@@ -162,6 +166,14 @@ int64_t sock_deadline(const _Atomic int64_t *timeo_ns);
 long sock_intr(const _Atomic int64_t *timeo_ns);
 /* Events on @s: wakes waiters, and its owner when it asked for signals. No lock above RANK_SOCK held. */
 void sock_wake(struct socket *s, uint32_t events);
+
+/* ---- for the families' state types ---- */
+
+/* What struct socket holds but ops, family and type, which the family checks. */
+void socket_state_fields(struct state *s, struct socket *sk);
+void *socket_state_get(void *sk);
+void socket_state_put(void *sk);
+extern const struct file_ops socket_fops;
 
 /* Adds one ancillary message, cut to the room there is. False when it didn't fit whole. */
 bool cmsg_put(struct cmsg_out *c, int level, int type, const void *data, size_t len);

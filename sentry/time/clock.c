@@ -33,6 +33,7 @@
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/mfile.h"
+#include "sentry/state/state.h"
 #include "sentry/time/cputimer.h"
 #include "sentry/time/vvar.h"
 
@@ -54,6 +55,7 @@ static struct {
 	struct vvar *page;      /* the shared page; fallback_page before clock_init() */
 	struct mfile *mf;
 	uint64_t off;
+	int64_t away_ns;        /* see clock_time_away_ns() */
 	int64_t host_base_ns;   /* host's CLOCK_MONOTONIC at guest time 0 */
 	struct sample first;    /* (refresh_mu) start of the span over which the rate is measured */
 	int64_t expire_ns;      /* (refresh_mu) */
@@ -267,10 +269,52 @@ int64_t clock_realtime_ns(void)
 	return vt.mono_ns + vt.wall_offset_ns;
 }
 
-/* The guest is never told of the host's suspends: both clocks are one. */
+/* The guest is never told of the host's suspends, but of the time it was an image itself. */
 int64_t clock_boottime_ns(void)
 {
-	return clock_monotonic_ns();
+	return clock_monotonic_ns() + clk.page->boot_offset_ns;
+}
+
+int64_t clock_boot_offset_ns(void)
+{
+	return clk.page->boot_offset_ns;
+}
+
+int64_t clock_time_away_ns(void)
+{
+	return clk.away_ns;
+}
+
+/* Context: loading, so no guest looks at the page. */
+static void continue_at(int64_t mono_ns, int64_t boot_offset_ns, int64_t away_ns)
+{
+	struct vvar *v = clk.page;
+	int64_t shift;
+	AUTO_LOCK(&clk.refresh_mu);
+
+	shift = mono_ns - clock_monotonic_ns();
+	clk.host_base_ns -= shift;
+	clk.away_ns = away_ns;
+	write_begin(v);
+	__atomic_store_n(&v->mono_base_ns, v->mono_base_ns + shift, __ATOMIC_RELAXED);
+	__atomic_store_n(&v->wall_offset_ns, v->wall_offset_ns - shift, __ATOMIC_RELAXED);
+	v->boot_offset_ns = boot_offset_ns + away_ns;
+	write_end(v);
+	kernel.boot_realtime_ns = clock_realtime_ns() - clock_boottime_ns();
+}
+
+#define TIME_MAX (INT64_MAX / 4) /* 73 years: sums of a few don't overflow */
+
+void clock_fields(struct state *s)
+{
+	int64_t mono = clock_monotonic_ns(), real = clock_realtime_ns(), now = real;
+	int64_t boot = clk.page->boot_offset_ns;
+
+	state_range_i64(s, &mono, 0, TIME_MAX);
+	state_range_i64(s, &boot, 0, TIME_MAX);
+	state_range_i64(s, &real, 0, INT64_MAX);
+	if (state_loading(s) && state_ok(s)) /* a host clock that was set back: no time has passed */
+		continue_at(mono, boot, MIN(MAX(now - real, (int64_t)0), TIME_MAX));
 }
 
 int64_t clock_to_host_ns(int64_t guest_monotonic_ns)
@@ -373,9 +417,11 @@ int clock_read(struct task *t, int clockid, int64_t *ret_ns)
 	case CLOCK_MONOTONIC:
 	case CLOCK_MONOTONIC_RAW:
 	case CLOCK_MONOTONIC_COARSE:
+		*ret_ns = clock_monotonic_ns();
+		return 0;
 	case CLOCK_BOOTTIME:
 	case CLOCK_BOOTTIME_ALARM:
-		*ret_ns = clock_monotonic_ns();
+		*ret_ns = clock_boottime_ns();
 		return 0;
 	case CLOCK_PROCESS_CPUTIME_ID:
 		(void)task_cpu_ns(t);

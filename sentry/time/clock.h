@@ -20,6 +20,13 @@ void clock_init(void);
 int64_t clock_monotonic_ns(void);
 int64_t clock_realtime_ns(void);
 int64_t clock_boottime_ns(void);
+/* CLOCK_BOOTTIME minus CLOCK_MONOTONIC: the time that the sandbox has spent in images. */
+int64_t clock_boot_offset_ns(void);
+/* Of that, what the last load has added: 0 in a sandbox that wasn't loaded. */
+int64_t clock_time_away_ns(void);
+/* Saving and loading, as part of the kernel's record. Monotonic time goes on where it was. */
+struct state;
+void clock_fields(struct state *s);
 /* Guest monotonic time to the host's CLOCK_MONOTONIC, for sleeping on it. */
 int64_t clock_to_host_ns(int64_t guest_monotonic_ns);
 /* Any clock id of clock_gettime(2), CPU clocks of processes and threads (negative ids) included.

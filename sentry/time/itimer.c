@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "sentry/kernel/task.h"
+#include "sentry/state/state.h"
 #include "sentry/time/clock.h"
 #include "sentry/time/cputimer.h"
 #include "sentry/time/ktimer.h"
@@ -180,4 +181,37 @@ void itimers_exit(struct tgroup *tg)
 	__atomic_store_n(&tg->itimers, NULL, __ATOMIC_RELEASE);
 	mutex_fini(&it->mu);
 	free(it);
+}
+
+/* ---- saving and loading ---- */
+
+void itimers_fields(struct state *s, struct tgroup *tg)
+{
+	struct itimers *it = tg->itimers;
+	bool any = it != NULL;
+
+	state_bool(s, &any);
+	if (!any)
+		return;
+	if (state_loading(s))
+		it = tg->itimers = itimers_create(tg);
+	state_range_i64(s, &it->deadline_ns, 0, INT64_MAX);
+	state_range_i64(s, &it->interval_ns, 0, INT64_MAX);
+	for (int k = 0; k < CPUTIMER_KIND_COUNT; k++) {
+		state_range_i64(s, &it->cpu[k].ct.expires_ns, 0, INT64_MAX);
+		state_range_i64(s, &it->cpu[k].interval_ns, 0, INT64_MAX);
+	}
+}
+
+void itimers_resume(struct tgroup *tg)
+{
+	struct itimers *it = tg->itimers;
+
+	if (!it)
+		return;
+	if (it->deadline_ns)
+		ktimer_arm(&it->real, it->deadline_ns);
+	for (int k = 0; k < CPUTIMER_KIND_COUNT; k++)
+		if (it->cpu[k].ct.expires_ns != INT64_MAX)
+			cputimer_set(tg, &it->cpu[k].ct, it->cpu[k].ct.expires_ns);
 }

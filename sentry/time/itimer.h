@@ -15,6 +15,10 @@ struct itimer_value {
 void itimer_set(struct tgroup *tg, int which, const struct itimer_value *new,
 		struct itimer_value *ret_old);
 void itimer_get(struct tgroup *tg, int which, struct itimer_value *ret);
+/* Saving and loading, as part of the group's record; afterwards itimers_resume() arms. */
+struct state;
+void itimers_fields(struct state *s, struct tgroup *tg);
+void itimers_resume(struct tgroup *tg);
 /* The last thread has exited: disarms and frees. Context: no locks held. */
 void itimers_exit(struct tgroup *tg);
 

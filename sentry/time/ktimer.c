@@ -23,6 +23,7 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/time/clock.h"
 
 #include <bsd/sys/tree.h> /* after base/compiler.h, whose names its headers respect */
@@ -140,6 +141,7 @@ static void *timer_main(void *arg)
 {
 	struct timer_queue *q = arg;
 
+	world_enter(); /* before a timer is taken: who cancels it may wait for its callback */
 	mutex_lock(&q->mu);
 	for (;;) {
 		int64_t next = run_due(q);
@@ -147,7 +149,9 @@ static void *timer_main(void *arg)
 
 		q->sleeping_until = next;
 		mutex_unlock(&q->mu);
+		world_leave();
 		wait_for_kick(q, seen, next);
+		world_enter();
 		mutex_lock(&q->mu);
 		q->sleeping_until = INT64_MIN;
 	}

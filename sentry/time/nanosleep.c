@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/usermem.h"
 #include "sentry/time/clock.h"
@@ -24,6 +25,11 @@
 static bool is_realtime(int clock)
 {
 	return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
+}
+
+static bool is_boottime(int clock)
+{
+	return clock == CLOCK_BOOTTIME || clock == CLOCK_BOOTTIME_ALARM;
 }
 
 static long sleep_until(struct task *t, int64_t deadline_ns)
@@ -36,8 +42,6 @@ static long sleep_until(struct task *t, int64_t deadline_ns)
 	} while (r == 0);
 	return r == -ETIMEDOUT ? 0 : r;
 }
-
-static long restart_nanosleep(struct task *t);
 
 static long relative(struct task *t, int clock, int64_t deadline_ns, gaddr_t rem)
 {
@@ -55,7 +59,7 @@ static long relative(struct task *t, int clock, int64_t deadline_ns, gaddr_t rem
 		if (copyout_obj(t, rem, &left) < 0)
 			return -EFAULT;
 	}
-	t->restart.fn = restart_nanosleep;
+	t->restart.kind = RESTART_NANOSLEEP;
 	t->restart.nanosleep.clock = clock;
 	t->restart.nanosleep.deadline_ns = deadline_ns;
 	t->restart.nanosleep.rem = rem;
@@ -114,7 +118,7 @@ static long cpu_relative(struct task *t, int clock, int64_t until_ns, gaddr_t re
 	left = ns_to_timespec(ns);
 	if (!gaddr_is_null(rem) && copyout_obj(t, rem, &left) < 0)
 		return -EFAULT;
-	t->restart.fn = restart_nanosleep;
+	t->restart.kind = RESTART_NANOSLEEP;
 	t->restart.nanosleep.clock = clock;
 	t->restart.nanosleep.deadline_ns = until_ns;
 	t->restart.nanosleep.rem = rem;
@@ -126,13 +130,15 @@ static long cpu_nanosleep(struct task *t, bool abstime, int64_t ns, gaddr_t rem)
 	long r;
 
 	if (!abstime)
-		return cpu_relative(t, CLOCK_PROCESS_CPUTIME_ID,
-				    deadline_after(tgroup_cpu_ns(t->tg, CPUTIMER_PROF), ns), rem);
+		return cpu_relative(
+			t, CLOCK_PROCESS_CPUTIME_ID,
+			task_call_deadline(t, deadline_after(tgroup_cpu_ns(t->tg, CPUTIMER_PROF), ns)),
+			rem);
 	r = cpu_sleep_until(t, ns);
 	return r == -ERESTARTSYS ? -ERESTARTNOHAND : r;
 }
 
-static long restart_nanosleep(struct task *t)
+long nanosleep_restart(struct task *t)
 {
 	struct restart_block rb = t->restart;
 
@@ -149,7 +155,10 @@ static long absolute(struct task *t, int clock, int64_t ns)
 	long r;
 
 	for (;;) {
-		now = is_realtime(clock) ? clock_realtime_ns() : clock_monotonic_ns();
+		if (is_realtime(clock))
+			now = clock_realtime_ns();
+		else
+			now = is_boottime(clock) ? clock_boottime_ns() : clock_monotonic_ns();
 		if (now >= ns)
 			return 0;
 		r = sleep_until(t, deadline_after(clock_monotonic_ns(), ns - now));
@@ -166,5 +175,6 @@ long clock_nanosleep_ns(struct task *t, int clock, bool abstime, int64_t ns, gad
 		return -EOPNOTSUPP;
 	if (abstime)
 		return absolute(t, clock, ns);
-	return relative(t, clock, deadline_after(clock_monotonic_ns(), ns), rem);
+	return relative(t, clock,
+			task_call_deadline(t, deadline_after(clock_monotonic_ns(), ns)), rem);
 }

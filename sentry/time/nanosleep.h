@@ -14,4 +14,7 @@ struct task;
  * @rem: where the rest goes when a relative sleep is interrupted, may be null. */
 long clock_nanosleep_ns(struct task *t, int clock, bool abstime, int64_t ns, gaddr_t rem);
 
+/* Goes on with the interrupted sleep in t->restart. */
+long nanosleep_restart(struct task *t);
+
 #endif

@@ -24,6 +24,7 @@
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/signal_priv.h"
 #include "sentry/kernel/task.h"
+#include "sentry/state/state.h"
 #include "sentry/time/cputimer.h"
 #include "sentry/time/ktimer.h"
 #include "sentry/vfs/vfs.h"
@@ -50,6 +51,7 @@ struct posix_timer {
 	int64_t deadline_ns;          /* on the clock that it runs on */
 	int64_t interval_ns;
 	int64_t overrun, overrun_last;
+	bool armed;                   /* a load's: kt is to be armed, or ct set */
 };
 
 struct posix_timers {
@@ -346,6 +348,11 @@ static bool is_realtime(int clock)
 	return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
 }
 
+static bool is_boottime(int clock)
+{
+	return clock == CLOCK_BOOTTIME || clock == CLOCK_BOOTTIME_ALARM;
+}
+
 /* Arms @pt. CPU timers are handed to cputimer_set() by the caller. Context: sighand.mu. */
 static void start_locked(struct posix_timer *pt, int flags, int64_t value)
 {
@@ -360,6 +367,8 @@ static void start_locked(struct posix_timer *pt, int flags, int64_t value)
 		pt->kt.clock = abs && is_realtime(pt->clock) ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 	if (!pt->on)
 		return;
+	if (abs && is_boottime(pt->clock))
+		value -= clock_boot_offset_ns();
 	pt->deadline_ns = abs ? value : deadline_after(timer_clock_now(pt), value);
 	if (!pt->is_cpu && pt->notify != L_SIGEV_NONE)
 		ktimer_arm(&pt->kt, pt->deadline_ns);
@@ -501,4 +510,131 @@ void posix_timers_show(struct task *viewer, struct tgroup *tg, struct seqbuf *ou
 		}
 	}
 	signal_unlock(sh);
+}
+
+/* ---- saving and loading ---- */
+
+static void one_fields(struct state *s, struct posix_timer *pt)
+{
+	int64_t kind = pt->ct.kind;
+
+	state_i32(s, &pt->id);
+	state_i32(s, &pt->clock);
+	state_i32(s, &pt->notify);
+	state_i32(s, &pt->signo);
+	state_u64(s, &pt->value);
+	state_ref(s, &state_task, &pt->target);
+	state_ref(s, &state_task, &pt->cpu_thread);
+	state_ref(s, &state_cred, &pt->entry.charged);
+	state_bool(s, &pt->is_cpu);
+	state_bool(s, &pt->on);
+	state_bool(s, &pt->rearm);
+	state_bool(s, &pt->armed);
+	state_i32(s, &pt->kt.clock);
+	state_range_i64(s, &kind, 0, CPUTIMER_KIND_COUNT - 1);
+	pt->ct.kind = (enum cputimer_kind)kind;
+	state_i64(s, &pt->deadline_ns);
+	state_range_i64(s, &pt->interval_ns, 0, INT64_MAX);
+	state_range_i64(s, &pt->overrun, 0, OVERRUN_MAX);
+	state_range_i64(s, &pt->overrun_last, 0, OVERRUN_MAX);
+}
+
+static void load_one(struct state *s, struct tgroup *tg)
+{
+	struct posix_timer *pt = kzalloc(sizeof(*pt));
+
+	pt->tg = tg;
+	list_init(&pt->entry.node);
+	pt->entry.timer = pt;
+	ktimer_init(&pt->kt, CLOCK_MONOTONIC, kt_fired);
+	cputimer_init(&pt->ct, CPUTIMER_PROF, NULL, ct_fired);
+	one_fields(s, pt);
+	if (pt->id < 0 || find_locked(tg, pt->id))
+		state_fail(s, "timer id %d", pt->id);
+	list_add_tail(&tg->timers->list, &pt->node);
+	tg->timers->count++;
+}
+
+void posix_timers_fields(struct state *s, struct tgroup *tg)
+{
+	struct posix_timer *pt;
+	uint32_t n = state_count(s, tg->timers ? tg->timers->count : 0, POSIX_TIMERS_MAX);
+
+	if (!state_loading(s)) {
+		if (!tg->timers)
+			return;
+		list_for_each(pt, &tg->timers->list, node) {
+			pt->armed = pt->kt.queued || !list_empty(&pt->ct.node);
+			one_fields(s, pt);
+		}
+		return;
+	}
+	if (!n)
+		return;
+	tg->timers = kzalloc(sizeof(*tg->timers));
+	list_init(&tg->timers->list);
+	while (n-- && state_ok(s)) {
+		load_one(s, tg);
+		tg->timers->next_id = (list_last(&tg->timers->list, struct posix_timer, node)->id + 1) &
+				      INT32_MAX;
+	}
+}
+
+static bool one_ok(const struct posix_timer *pt)
+{
+	if (pt->notify != L_SIGEV_NONE && (pt->signo <= 0 || pt->signo > NSIG_GUEST))
+		return false;
+	if ((pt->target && pt->target->tg != pt->tg) ||
+	    (pt->cpu_thread && pt->cpu_thread->tg != pt->tg))
+		return false;
+	if (pt->kt.clock != CLOCK_MONOTONIC && pt->kt.clock != CLOCK_REALTIME)
+		return false;
+	return pt->entry.charged && (!pt->rearm || pt->interval_ns);
+}
+
+void posix_timers_loaded(struct state *s, struct tgroup *tg)
+{
+	struct posix_timer *pt;
+
+	if (!tg->timers)
+		return;
+	list_for_each(pt, &tg->timers->list, node) {
+		if (!one_ok(pt)) {
+			state_fail(s, "timer %d can't be", pt->id);
+			return;
+		}
+		pt->ct.thread = pt->cpu_thread;
+		sigqueue_charge_loaded(&pt->entry);
+		if (is_boottime(pt->clock)) /* which went on meanwhile */
+			pt->deadline_ns -= clock_time_away_ns();
+	}
+}
+
+void posix_timers_resume(struct tgroup *tg)
+{
+	struct posix_timer *pt;
+
+	if (!tg->timers)
+		return;
+	list_for_each(pt, &tg->timers->list, node) {
+		if (!pt->armed)
+			continue;
+		pt->armed = false;
+		if (pt->is_cpu)
+			cputimer_set(tg, &pt->ct, pt->deadline_ns);
+		else
+			ktimer_arm(&pt->kt, pt->deadline_ns);
+	}
+}
+
+int posix_timer_id(const struct posix_timer *pt)
+{
+	return pt->id;
+}
+
+struct sigqueue_entry *posix_timer_entry(struct tgroup *tg, int id)
+{
+	struct posix_timer *pt = find_locked(tg, id);
+
+	return pt ? &pt->entry : NULL;
 }

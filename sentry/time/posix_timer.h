@@ -13,6 +13,7 @@ struct task;
 struct tgroup;
 struct posix_timer;
 struct seqbuf;
+struct state;
 
 struct l_sigevent { /* 64 bytes; the union's tid is all that the kernel reads */
 	uint64_t value;
@@ -34,6 +35,15 @@ long posix_timer_delete(struct task *t, int id);
 void posix_timers_exit(struct tgroup *tg);
 /* /proc/PID/timers */
 void posix_timers_show(struct task *viewer, struct tgroup *tg, struct seqbuf *out);
+
+/* Saving and loading, as part of the group's record; afterwards posix_timers_loaded() checks and
+ * posix_timers_resume() arms. */
+void posix_timers_fields(struct state *s, struct tgroup *tg);
+void posix_timers_loaded(struct state *s, struct tgroup *tg);
+void posix_timers_resume(struct tgroup *tg);
+/* The id of an entry's timer, and back (NULL: there is none with that id). */
+int posix_timer_id(const struct posix_timer *pt);
+struct sigqueue_entry *posix_timer_entry(struct tgroup *tg, int id);
 
 /* A queued expiry is being delivered: fills in the overrun count and goes on with the interval. False: the
  * timer was deleted or set anew meanwhile. Context: sighand.mu held. */

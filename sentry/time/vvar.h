@@ -23,6 +23,7 @@ struct vvar {
 	uint64_t tsc_base, max_delta;
 	uint32_t mult, shift;
 	int64_t mono_base_ns, wall_offset_ns;
+	int64_t boot_offset_ns; /* CLOCK_BOOTTIME ahead of CLOCK_MONOTONIC; written before any guest runs */
 };
 
 struct vvar_time {

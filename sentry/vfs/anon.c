@@ -15,6 +15,7 @@
 #include "sentry/vfs/locks.h"
 #include "sentry/vfs/notify.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define ANON_MAGIC_G 0x09041934
 #define PIPEFS_MAGIC_G 0x50495045
@@ -65,9 +66,22 @@ static int anon_setattr(struct inode *inode, const struct iattr *attr)
 static const struct inode_ops anon_inode_ops = {
 	.destroy = anon_inode_destroy,
 	.setattr = anon_setattr,
+	.state = &state_inode_anon,
 };
 
-static const struct file_ops anon_inode_fops = { .name = "anon_inode" };
+static const struct file_ops anon_inode_fops = {
+	.name = "anon_inode",
+	.state = &file_state_anon_inode,
+};
+const struct file_state file_state_anon_inode = {
+	.id = FILE_ANON_INODE,
+	.ops = &anon_inode_fops,
+};
+
+struct inode *anon_inode_get(void)
+{
+	return inode_get(anon_inode);
+}
 
 void vfs_init(void)
 {

@@ -387,3 +387,25 @@ bool d_is_ancestor(struct dentry *a, struct dentry *d)
 			return true;
 	return false;
 }
+
+bool d_restore(struct dentry *d)
+{
+	struct qname q = { d->name, d->namelen, d->hash };
+	AUTO_LOCK(&dcache_mu);
+
+	if (d_find_locked(d->parent, &q))
+		return false;
+	hash_locked(d);
+	return true;
+}
+
+struct dentry *d_find_alias(struct inode *inode)
+{
+	struct dentry *d;
+	AUTO_LOCK(&dcache_mu);
+
+	list_for_each(d, &lru, lru)
+		if (dentry_inode(d) == inode)
+			return dentry_get(d);
+	return NULL;
+}

@@ -17,6 +17,7 @@
 #include "sentry/vfs/inotify_priv.h"
 #include "sentry/vfs/notify.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct dnotify {
 	struct list node;   /* in notify_marks.dnotify */
@@ -128,4 +129,48 @@ void dnotify_tell_locked(struct notify_marks *m, uint32_t mask)
 		if (!dn->multishot)
 			end_locked(dn);
 	}
+}
+
+/* ---- saving ---- */
+
+static void request_fields(struct state *s, struct dnotify *dn)
+{
+	state_weak(s, &state_file, &dn->file);
+	state_weak(s, &state_files, &dn->fs);
+	state_i32(s, &dn->fd);
+	state_u32(s, &dn->mask);
+	state_bool(s, &dn->multishot);
+}
+
+static void load_request(struct state *s, struct inode *inode)
+{
+	struct dnotify *dn = kzalloc(sizeof(*dn));
+
+	list_init(&dn->node);
+	request_fields(s, dn);
+	if (!dn->file || !dn->fs) {
+		free(dn);
+		return;
+	}
+	AUTO_LOCK(&notify_mu);
+	list_add_tail(&marks_make_locked(inode)->dnotify, &dn->node);
+	atomic_fetch_add(&notify_nwatches, 1);
+}
+
+void dnotify_state_fields(struct state *s, struct inode *inode)
+{
+	struct notify_marks *m = atomic_load(&inode->marks);
+	struct dnotify *dn;
+	uint32_t n = 0;
+
+	if (m)
+		list_for_each(dn, &m->dnotify, node)
+			n++;
+	n = state_count(s, n, INOTIFY_MAX_WATCHES);
+	for (; state_loading(s) && n && state_ok(s); n--)
+		load_request(s, inode);
+	if (state_loading(s) || !m)
+		return;
+	list_for_each(dn, &m->dnotify, node)
+		request_fields(s, dn);
 }

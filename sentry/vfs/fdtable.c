@@ -22,6 +22,7 @@
 #include "sentry/kernel/task.h"
 #include "sentry/vfs/notify.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define FD_TABLE_MAX 1048576u /* fs.nr_open */
 #define FD_TABLE_MIN 64u
@@ -431,3 +432,67 @@ unsigned files_count(struct files *fs)
 		n += fs->fd[i] != NULL;
 	return n;
 }
+
+/* ---- saving: open numbers with their files. Nobody is opening meanwhile, so none is reserved ---- */
+
+static void *files_state_alloc(struct state *s)
+{
+	(void)s;
+	return files_create();
+}
+
+static void fd_fields(struct state *s, struct files *fs, uint32_t fd)
+{
+	bool cloexec = !state_loading(s) && bit_test(fs->cloexec, fd);
+	struct file *f = state_loading(s) ? NULL : fs->fd[fd];
+
+	state_u32(s, &fd);
+	state_bool(s, &cloexec);
+	state_ref(s, &state_file, &f);
+	if (!state_loading(s) || !state_ok(s))
+		return;
+	if (fd >= FD_TABLE_MAX || !f || (fd < fs->size && fs->fd[fd])) {
+		state_fail(s, "impossible descriptor %u", fd);
+		return;
+	}
+	grow_locked(fs, fd);
+	fs->fd[fd] = f;
+	bit_set(fs->used, fd, true);
+	bit_set(fs->cloexec, fd, cloexec);
+}
+
+static void files_fields(struct state *s, void *obj)
+{
+	struct files *fs = obj;
+	uint32_t n = state_count(s, files_count(fs), FD_TABLE_MAX);
+
+	if (state_loading(s)) {
+		for (; n && state_ok(s); n--)
+			fd_fields(s, fs, 0);
+		return;
+	}
+	for (unsigned fd = 0; fd < fs->size; fd++)
+		if (fs->fd[fd])
+			fd_fields(s, fs, fd);
+}
+
+static void *files_state_get(void *obj)
+{
+	return files_get(obj);
+}
+
+static void files_state_put(void *obj)
+{
+	files_put(obj);
+}
+
+const struct state_type state_files = {
+	.id = STATE_FILES,
+	.version = 1,
+	.name = "descriptors",
+	.alloc = files_state_alloc,
+	.fields = files_fields,
+	.get = files_state_get,
+	.put = files_state_put,
+	.phase = 4,
+};

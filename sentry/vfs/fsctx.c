@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct fsctx {
 	struct ref ref;
@@ -107,3 +108,58 @@ void fsctx_move_root(struct fsctx *fs, const struct path *from, const struct pat
 	path_put(&root);
 	path_put(&cwd);
 }
+
+/* ---- saving ---- */
+
+static void *fsctx_alloc(struct state *s)
+{
+	struct fsctx *fs = kzalloc(sizeof(*fs));
+
+	(void)s;
+	ref_init(&fs->ref);
+	mutex_init(&fs->mu, RANK_FSCTX);
+	return fs;
+}
+
+static void fsctx_fields(struct state *s, void *obj)
+{
+	struct fsctx *fs = obj;
+	uint32_t umask = fs->umask;
+
+	state_path(s, &fs->root);
+	state_path(s, &fs->cwd);
+	state_u32(s, &umask);
+	if (state_loading(s))
+		fs->umask = umask & 0777;
+}
+
+static void fsctx_finish(struct state *s, void *obj)
+{
+	struct fsctx *fs = obj;
+
+	if (!fs->root.mnt || !fs->cwd.mnt || !S_ISDIR(dentry_inode(fs->root.dentry)->mode) ||
+	    !S_ISDIR(dentry_inode(fs->cwd.dentry)->mode))
+		state_fail(s, "no root or working directory");
+}
+
+static void *fsctx_state_get(void *obj)
+{
+	return fsctx_get(obj);
+}
+
+static void fsctx_state_put(void *obj)
+{
+	fsctx_put(obj);
+}
+
+const struct state_type state_fsctx = {
+	.id = STATE_FSCTX,
+	.version = 1,
+	.name = "directories of a process",
+	.alloc = fsctx_alloc,
+	.fields = fsctx_fields,
+	.finish = fsctx_finish,
+	.get = fsctx_state_get,
+	.put = fsctx_state_put,
+	.phase = 4,
+};

@@ -11,12 +11,21 @@
 #include "sentry/time/clock.h"
 #include "sentry/vfs/locks.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 static _Atomic uint64_t next_ino = 1;
 
 uint64_t inode_next_ino(void)
 {
 	return atomic_fetch_add_explicit(&next_ino, 1, memory_order_relaxed);
+}
+
+void inode_state_globals(struct state *s)
+{
+	uint64_t ino = next_ino;
+
+	state_u64(s, &ino);
+	next_ino = ino;
 }
 
 void inode_init(struct inode *inode, struct super *sb, const struct inode_ops *ops,

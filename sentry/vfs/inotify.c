@@ -21,6 +21,7 @@
 #include "sentry/vfs/inotify_priv.h"
 #include "sentry/vfs/notify.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct mutex notify_mu;
 _Atomic unsigned notify_nwatches;
@@ -34,6 +35,14 @@ void notify_init(void)
 uint32_t notify_next_cookie(void)
 {
 	return atomic_fetch_add(&next_cookie, 1);
+}
+
+void inotify_state_globals(struct state *s)
+{
+	uint32_t cookie = next_cookie;
+
+	state_u32(s, &cookie);
+	next_cookie = cookie;
 }
 
 static struct notify_marks *marks_of(struct inode *inode)
@@ -68,7 +77,7 @@ void marks_trim_locked(struct inode *inode)
 
 /* ---------------------------------------------------------------- queue */
 
-static struct ievent *event_new(int wd, uint32_t mask, uint32_t cookie, const char *name)
+struct ievent *ievent_new(int wd, uint32_t mask, uint32_t cookie, const char *name)
 {
 	size_t len = name ? strlen(name) : 0;
 	struct ievent *e = kzalloc(sizeof(*e) + len + 1);
@@ -105,7 +114,7 @@ void inotify_queue_locked(struct inotify *in, int wd, uint32_t mask, uint32_t co
 		cookie = 0;
 		name = NULL;
 	}
-	struct ievent *e = event_new(wd, mask, cookie, name);
+	struct ievent *e = ievent_new(wd, mask, cookie, name);
 	list_add_tail(&in->events, &e->node);
 	in->nevents++;
 	in->bytes += ievent_size(e);

@@ -12,6 +12,7 @@
 #include "sentry/vfs/inotify_priv.h"
 #include "sentry/vfs/notify.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct user_count { /* instances of one user */
 	UT_hash_handle hh;
@@ -192,11 +193,24 @@ static const struct file_ops inotify_fops = {
 	.waitq = inotify_waitq,
 	.ioctl = inotify_ioctl,
 	.show_fdinfo = inotify_show_fdinfo,
+	.state = &file_state_inotify,
 };
 
 bool file_is_inotify(const struct file *f)
 {
 	return f->ops == &inotify_fops;
+}
+
+static struct inotify *inotify_alloc(struct file *f)
+{
+	struct inotify *in = kzalloc(sizeof(*in));
+
+	list_init(&in->events);
+	waitq_init(&in->wq);
+	in->file = f;
+	if (f)
+		f->priv = in;
+	return in;
 }
 
 struct file *inotify_create(struct task *t, unsigned flags)
@@ -206,9 +220,7 @@ struct file *inotify_create(struct task *t, unsigned flags)
 
 	if (!user_charge(task_cred(t)->uid))
 		return err_ptr(-EMFILE);
-	in = kzalloc(sizeof(*in));
-	list_init(&in->events);
-	waitq_init(&in->wq);
+	in = inotify_alloc(NULL);
 	in->uid = task_cred(t)->uid;
 	f = file_create_anon(&inotify_fops, in, O_RDONLY | (flags & O_NONBLOCK), "inotify");
 	if (is_err(f)) {
@@ -285,3 +297,88 @@ int inotify_remove(struct file *f, int wd)
 	inode_put(inode);
 	return 0;
 }
+
+/* ---- saving ---- */
+
+static void event_fields(struct state *s, struct inotify *in, struct ievent *e)
+{
+	struct ievent head = { 0 };
+	char name[NAME_MAX_G + 1] = "";
+
+	if (e) {
+		head = *e;
+		memcpy(name, e->name, e->len + 1);
+	}
+	state_i32(s, &head.wd);
+	state_u32(s, &head.mask);
+	state_u32(s, &head.cookie);
+	state_str(s, name, sizeof(name));
+	if (!state_loading(s))
+		return;
+	e = ievent_new(head.wd, head.mask, head.cookie, name);
+	list_add_tail(&in->events, &e->node);
+	in->nevents++;
+	in->bytes += ievent_size(e);
+}
+
+static void watch_fields(struct state *s, struct inotify *in, struct watch *w)
+{
+	struct watch *same = NULL;
+
+	state_i32(s, &w->wd);
+	state_u32(s, &w->mask);
+	state_ref_in(s, &state_inode_class, &w->inode);
+	if (!state_loading(s) || !state_ok(s))
+		return;
+	HASH_FIND(hh, in->watches, &w->wd, sizeof(w->wd), same);
+	if (!w->inode || same) {
+		state_fail(s, "impossible watch %d", w->wd);
+		return;
+	}
+	w->in = in;
+	list_init(&w->oneshot_node);
+	AUTO_LOCK(&notify_mu);
+	list_add_tail(&marks_make_locked(w->inode)->watches, &w->inode_node);
+	HASH_ADD(hh, in->watches, wd, sizeof(w->wd), w);
+	atomic_fetch_add(&notify_nwatches, 1);
+}
+
+static void watches_fields(struct state *s, struct inotify *in)
+{
+	struct watch *w, *tmp;
+	uint32_t n = state_count(s, HASH_COUNT(in->watches), INOTIFY_MAX_WATCHES);
+
+	for (; state_loading(s) && n && state_ok(s); n--)
+		watch_fields(s, in, kzalloc(sizeof(*w)));
+	if (state_loading(s))
+		return;
+	HASH_ITER(hh, in->watches, w, tmp)
+		watch_fields(s, in, w);
+}
+
+static void inotify_state_fields(struct state *s, struct file *f)
+{
+	struct inotify *in = state_loading(s) ? inotify_alloc(f) : f->priv;
+	struct ievent *e;
+	uint32_t n;
+
+	state_u32(s, &in->uid);
+	state_i32(s, &in->last_wd);
+	watches_fields(s, in);
+	n = state_count(s, in->nevents, INOTIFY_MAX_EVENTS + 1);
+	for (; state_loading(s) && n && state_ok(s); n--)
+		event_fields(s, in, NULL);
+	if (state_loading(s)) {
+		if (!user_charge(in->uid))
+			state_fail(s, "too many inotify instances of one user");
+		return;
+	}
+	list_for_each(e, &in->events, node)
+		event_fields(s, in, e);
+}
+
+const struct file_state file_state_inotify = {
+	.id = FILE_INOTIFY,
+	.ops = &inotify_fops,
+	.fields = inotify_state_fields,
+};

@@ -56,6 +56,7 @@ static inline size_t ievent_size(const struct ievent *e)
 {
 	return 16 + (e->len ? (e->len + 16u) / 16u * 16u : 0);
 }
+struct ievent *ievent_new(int wd, uint32_t mask, uint32_t cookie, const char *name);
 void inotify_queue_locked(struct inotify *in, int wd, uint32_t mask, uint32_t cookie,
 			  const char *name);
 struct inode *watch_remove_locked(struct watch *w, bool tell);

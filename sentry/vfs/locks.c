@@ -24,6 +24,7 @@
 
 #include "sentry/kernel/task.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define LOCKS_MAX 65536         /* in the whole sandbox: ENOLCK */
 #define DEADLOCK_STEPS_MAX 1024 /* longer chains are taken as no deadlock */
@@ -508,4 +509,60 @@ void locks_show(struct seqbuf *out, struct pidns *ns)
 		list_for_each(l, &ctx->range, node)
 			show_one(out, ns, ++n, l, ctx->inode);
 	}
+}
+
+/* ---- saving: who waits isn't, it asks again ---- */
+
+static void lock_fields(struct state *s, struct file_lock *l)
+{
+	int64_t kind = l->kind, type = l->type;
+	void *owner = (void *)(uintptr_t)l->owner;
+
+	state_range_i64(s, &kind, LOCK_FLOCK, LOCK_OFD);
+	state_range_i64(s, &type, MIN(F_RDLCK, F_WRLCK), MAX(F_RDLCK, F_WRLCK));
+	state_weak(s, kind == LOCK_POSIX ? &state_files : &state_file, &owner);
+	state_ref(s, &state_pid, &l->pid);
+	state_i64(s, &l->start);
+	state_i64(s, &l->end);
+	l->kind = (enum lock_kind)kind;
+	l->type = (short)type;
+	l->owner = owner;
+	if (l->start < 0 || l->end < l->start)
+		state_fail(s, "lock of the bytes %lld to %lld", (long long)l->start,
+			   (long long)l->end);
+}
+
+static void load_lock(struct state *s, struct inode *inode)
+{
+	struct file_lock *l = kzalloc(sizeof(*l));
+	struct file_lock_ctx *ctx = ctx_get(inode);
+
+	list_init(&l->node);
+	lock_fields(s, l);
+	mutex_lock(&locks_mu);
+	nlocks++;
+	list_add_tail(l->kind == LOCK_FLOCK ? &ctx->flock : &ctx->range, &l->node);
+	if (!l->owner) /* nobody could ever release it */
+		lock_free_locked(l);
+	mutex_unlock(&locks_mu);
+}
+
+void locks_state_fields(struct state *s, struct inode *inode)
+{
+	struct file_lock_ctx *ctx = atomic_load(&inode->locks);
+	struct list *heads[] = { ctx ? &ctx->flock : NULL, ctx ? &ctx->range : NULL };
+	struct file_lock *l;
+	uint32_t n = 0;
+
+	for (size_t i = 0; ctx && i < ARRAY_SIZE(heads); i++)
+		list_for_each(l, heads[i], node)
+			n++;
+	n = state_count(s, n, LOCKS_MAX);
+	for (; state_loading(s) && n && state_ok(s); n--)
+		load_lock(s, inode);
+	if (state_loading(s) || !ctx)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++)
+		list_for_each(l, heads[i], node)
+			lock_fields(s, l);
 }

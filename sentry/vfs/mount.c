@@ -15,6 +15,7 @@
 
 #include "sentry/kernel/ns.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define MOUNT_BUCKETS 256
 
@@ -144,6 +145,22 @@ static void link_locked(struct mount *m, struct mount *parent, struct dentry *mo
 	atomic_fetch_add(&mountpoint->mounts, 1);
 	list_add_tail(&parent->children, &m->child_node);
 	list_add_tail(bucket(parent, mountpoint), &m->hash_node);
+}
+
+void mount_restore(struct mount *m)
+{
+	AUTO_LOCK(&dcache_mu);
+	atomic_fetch_add(&m->mountpoint->mounts, 1);
+	list_add_tail(&m->parent->children, &m->child_node);
+	list_add_tail(bucket(m->parent, m->mountpoint), &m->hash_node);
+}
+
+void mount_state_globals(struct state *s)
+{
+	int32_t id = next_id;
+
+	state_i32(s, &id);
+	next_id = id;
 }
 
 /* Leaves the references in dead_*. Context: mount_mu, dcache_mu. */

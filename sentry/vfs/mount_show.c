@@ -2,6 +2,7 @@
 /* /proc/PID/mountinfo and /proc/PID/mounts (man 5 proc), in Linux's format. */
 #include "base/alloc.h"
 
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
 
@@ -64,6 +65,19 @@ static void show_path(struct seqbuf *out, char *path)
 	free(path);
 }
 
+/* Of a bind mount the place on the host comes first, as if the guest had that file system. */
+static void show_root(struct seqbuf *out, const struct mount *m)
+{
+	char *root = path_string(&(struct path){ NULL, m->root }, NULL, NULL);
+
+	if (m->sb->shown_root)
+		seq_escape(out, m->sb->shown_root, ESCAPES);
+	if (m->sb->shown_root && !strcmp(root, "/"))
+		free(root);
+	else
+		show_path(out, root);
+}
+
 /* Where @m is, seen from @root; NULL when it can't be reached from there. */
 static char *mountpoint_string(struct mount *m, const struct path *root)
 {
@@ -105,7 +119,7 @@ void mntns_show_mountinfo(struct mntns *ns, const struct path *root, struct seqb
 			continue;
 		seq_printf(out, "%d %d %u:%u ", m->id, m->parent ? m->parent->id : m->id,
 			   major(m->sb->dev), minor(m->sb->dev));
-		show_path(out, path_string(&(struct path){ NULL, m->root }, NULL, NULL));
+		show_root(out, m);
 		seq_putc(out, ' ');
 		show_path(out, where);
 		seq_printf(out, atomic_load(&m->flags) & MS_RDONLY ? " ro" : " rw");

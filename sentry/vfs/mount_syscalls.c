@@ -203,6 +203,21 @@ static void set_propagation(struct mount *m, unsigned long type)
 	m->peer_group = 0;
 }
 
+void mount_set_flags(const struct path *p, unsigned long set)
+{
+	AUTO_LOCK(&mount_mu);
+	atomic_fetch_or(&p->mnt->flags, set);
+}
+
+void mount_set_propagation(const struct path *p, unsigned long flags)
+{
+	unsigned long type = flags & ~(unsigned long)MS_REC;
+	AUTO_LOCK(&mount_mu);
+
+	for (struct mount *m = p->mnt; m; m = flags & MS_REC ? mount_next_in_tree(m, p->mnt) : NULL)
+		set_propagation(m, type);
+}
+
 static long change_propagation(struct task *t, const struct path *p, unsigned long flags)
 {
 	unsigned long type = flags & ~(unsigned long)(MS_REC | MS_SILENT);

@@ -21,6 +21,7 @@
 #include "sentry/fs/pipe/pipe.h"
 #include "sentry/kernel/task.h"
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define O_TMPFILE_BIT (O_TMPFILE & ~O_DIRECTORY)
 #define O_LARGEFILE_G 0100000u
@@ -115,7 +116,8 @@ static int open_by_type(struct task *t, struct inode *inode, struct file *f)
 	return f->ops ? 0 : -ENXIO;
 }
 
-static const struct file_ops path_fops = { .name = "path" };
+static const struct file_ops path_fops = { .name = "path", .state = &file_state_path };
+const struct file_state file_state_path = { .id = FILE_PATH, .ops = &path_fops };
 
 static struct file *open_o_path(const struct path *path, unsigned flags, const struct cred *c)
 {

@@ -14,6 +14,7 @@
 #include <sys/sysmacros.h>
 
 #include "sentry/vfs/vfs_priv.h"
+#include "sentry/vfs/vfs_state.h"
 
 static struct list types = LIST_INIT(types); /* filled at start-up, before any guest runs */
 static _Atomic unsigned next_minor = 1;
@@ -67,6 +68,14 @@ void super_init(struct super *sb, const struct super_ops *ops, const struct fs_t
 	mutex_init(&sb->rename_mu, RANK_VFS_RENAME);
 }
 
+void super_state_globals(struct state *s)
+{
+	uint32_t minor = next_minor;
+
+	state_u32(s, &minor);
+	next_minor = minor;
+}
+
 void super_fini(struct super *sb)
 {
 	char *source = (char *)(uintptr_t)sb->source;
@@ -74,7 +83,8 @@ void super_fini(struct super *sb)
 	if (sb->root)
 		dentry_put(sb->root);
 	free(source);
-	sb->source = NULL;
+	free((char *)(uintptr_t)sb->shown_root);
+	sb->source = sb->shown_root = NULL;
 	sb->root = NULL;
 	mutex_fini(&sb->rename_mu);
 }

@@ -53,6 +53,8 @@ struct seqbuf;
 struct notify_marks;
 struct file_lock_ctx;
 struct userns;
+struct state_type;
+struct file_state;
 
 #define NAME_MAX_G 255
 #define PATH_MAX_G 4096
@@ -74,6 +76,7 @@ struct super_ops {
 	/* mount(2) MS_REMOUNT data; may be NULL */
 	int (*remount)(struct super *sb, unsigned long flags, const char *data);
 	void (*show_options)(struct super *sb, struct seqbuf *out);
+	const struct state_type *state; /* how it is saved (vfs_state.h); NULL: can't be */
 };
 
 struct super {
@@ -88,6 +91,7 @@ struct super {
 	bool keep;                 /* root survives the last umount: supers that are handed out again */
 	uint64_t magic;            /* f_type */
 	const char *source;        /* shown in mountinfo; heap */
+	const char *shown_root;    /* where its root is on the host, for mountinfo; heap, or NULL */
 	void *priv;
 };
 
@@ -191,6 +195,7 @@ struct inode_ops {
 	int (*setxattr)(struct inode *inode, const char *name, const void *buf, size_t size, int flags);
 	ssize_t (*listxattr)(struct inode *inode, char *buf, size_t size);
 	int (*removexattr)(struct inode *inode, const char *name);
+	const struct state_type *state; /* how it is saved (vfs_state.h); NULL: can't be */
 };
 
 struct inode {
@@ -292,6 +297,10 @@ int mount_id(const struct mount *mnt);
 int mntns_mount_super(struct mntns *ns, const struct path *at, struct super *sb,
 		      const struct path *bind_root, unsigned long mnt_flags);
 
+/* The same for flags and propagation (MS_SHARED ..., MS_REC) of the mount that @p is the root of. */
+void mount_set_flags(const struct path *p, unsigned long set);
+void mount_set_propagation(const struct path *p, unsigned long flags);
+
 /* The system calls (permission checks included). */
 long vfs_mount(struct task *t, const char *source, const char *target, const char *fstype,
 	       unsigned long flags, const char *data);
@@ -347,6 +356,7 @@ struct file_ops {
 	ssize_t (*splice_read)(struct task *t, struct file *f, int64_t *pos, struct pipe *to, size_t len);
 	/* Host descriptor to read from / write to directly, or -1: pread on it is what ->read would do. */
 	int (*host_fd)(struct file *f);
+	const struct file_state *state; /* how it is saved (vfs_state.h); NULL: can't be */
 };
 
 #define FMODE_READ 1u

@@ -65,6 +65,10 @@ bool d_is_ancestor(struct dentry *a, struct dentry *d);
 /* An unhashed child, for O_TMPFILE; takes over the inode reference. */
 struct dentry *d_alloc_unhashed(struct dentry *dir, const char *name, struct inode *inode);
 bool d_unlinked(const struct dentry *d);
+/* Loading: hashes @d, whose fields are set. False: there is one of that name. */
+bool d_restore(struct dentry *d);
+/* Any name of @inode that is cached: a reference, or NULL. Looks through the whole cache. */
+struct dentry *d_find_alias(struct inode *inode);
 void dcache_init(void);
 
 /* ---- mounts ---- */
@@ -125,6 +129,8 @@ void mounts_put_list(struct list *dead);
 void mount_relocate(struct mount *m, struct mount *parent, struct dentry *mountpoint);
 void mount_relocated_put(struct mount *m);
 bool mount_has_children(const struct mount *m);
+/* Loading: ties @m, whose fields are set, to the place that they name. */
+void mount_restore(struct mount *m);
 struct mount *mount_next_in_tree(struct mount *m, struct mount *top);
 
 /* ---- path walk ---- */
@@ -200,6 +206,8 @@ int inode_apply_attr(const struct path *p, struct inode *inode, const struct iat
 int file_remove_privs(struct task *t, struct file *f);
 struct file *file_alloc(unsigned flags, const struct cred *c);
 bool path_is_ro(const struct path *p);
+/* The inode that all anonymous files share: a reference. */
+struct inode *anon_inode_get(void);
 
 /* ---- fdtable.c ---- */
 

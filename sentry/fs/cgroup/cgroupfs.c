@@ -15,10 +15,11 @@
 #include "sentry/fs/proc/proc_priv.h"
 #include "sentry/fs/pseudo/pseudofs.h"
 #include "sentry/kernel/oom.h"
+#include "sentry/state/state.h"
 #include "sentry/time/clock.h"
 
 #define CGROUP2_SUPER_MAGIC 0x63677270
-#define CPU_PERIOD_US 100000
+#define CPU_PERIOD_US 100000UL
 
 static int show_procs(struct pfs_inode *pi, struct seqbuf *out)
 {
@@ -94,11 +95,15 @@ static int show_memory_stat(struct pfs_inode *pi, struct seqbuf *out)
 	return 0;
 }
 
-/* The CPUs shown are the quota: nothing is throttled below them. */
 static int show_cpu_max(struct pfs_inode *pi, struct seqbuf *out)
 {
+	unsigned long quota = kernel.limits.cpu_quota_us, period = kernel.limits.cpu_period_us;
+
 	(void)pi;
-	seq_printf(out, "max %d\n", CPU_PERIOD_US);
+	if (quota)
+		seq_printf(out, "%lu %lu\n", quota, period);
+	else
+		seq_printf(out, "max %lu\n", period ? period : CPU_PERIOD_US);
 	return 0;
 }
 
@@ -188,11 +193,6 @@ static const struct pfs_node root_node = {
 	.children = root_nodes,
 };
 
-static const struct super_ops cgroup_sops = {
-	.destroy = pfs_super_destroy,
-	.statfs = pfs_statfs,
-};
-
 static struct super *cgroup_mount(struct task *t, const char *source, unsigned long flags,
 				  const char *data);
 
@@ -209,13 +209,20 @@ static struct super *cgroup_mount(struct task *t, const char *source, unsigned l
 	struct super *sb = kzalloc(sizeof(*sb));
 
 	(void)t, (void)data;
-	super_init(sb, &cgroup_sops, &cgroup_type, CGROUP2_SUPER_MAGIC, flags);
+	super_init(sb, &pfs_super_ops, &cgroup_type, CGROUP2_SUPER_MAGIC, flags);
 	sb->source = kstrdup(source ? source : "cgroup");
 	pfs_set_root(sb, &root_node, 1);
 	return sb;
 }
 
+static const struct pfs_root saved_root = {
+	.name = "cgroup",
+	.node = &root_node,
+	.super = &state_super_pfs,
+};
+
 void cgroupfs_init(void)
 {
+	pfs_register(&saved_root);
 	fs_register(&cgroup_type);
 }

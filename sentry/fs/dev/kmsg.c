@@ -19,6 +19,7 @@
 #include "sentry/kernel/task.h"
 #include "sentry/time/clock.h"
 #include "sentry/vfs/vfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define KMSG_RECORDS 128
 #define KMSG_LINE_MAX 1024
@@ -197,6 +198,7 @@ static const struct file_ops kmsg_fops = {
 	.llseek = kmsg_llseek,
 	.poll = kmsg_poll,
 	.waitq = kmsg_waitq,
+	.state = &file_state_kmsg,
 };
 
 static int kmsg_open(struct inode *inode, struct file *f)
@@ -220,3 +222,48 @@ void kmsg_init(void)
 		panic("kmsg: device number is taken");
 	kmsg_add(5, "%s version %s %s", KERNEL_SYSNAME, KERNEL_RELEASE, KERNEL_VERSION);
 }
+
+/* ---- saving ---- */
+
+static void record_fields(struct state *s, struct kmsg_record *r)
+{
+	if (state_loading(s))
+		free(r->text);
+	state_u64(s, &r->seq);
+	state_i64(s, &r->ts_us);
+	state_i32(s, &r->prio);
+	state_heap_str(s, &r->text, KMSG_LINE_MAX);
+	if (state_ok(s) && !r->text)
+		state_fail(s, "line without text");
+}
+
+void kmsg_state_globals(struct state *s)
+{
+	uint32_t n = state_count(s, (uint32_t)(kmsg.next - kmsg.first), KMSG_RECORDS);
+
+	state_u64(s, &kmsg.first);
+	kmsg.next = kmsg.first + n;
+	for (uint32_t i = 0; i < n && state_ok(s); i++)
+		record_fields(s, &kmsg.rec[(kmsg.first + i) % KMSG_RECORDS]);
+}
+
+static void kmsg_file_fields(struct state *s, struct file *f)
+{
+	struct kmsg_file *kf = state_loading(s) ? kzalloc(sizeof(*kf)) : f->priv;
+
+	f->priv = kf;
+	state_u64(s, &kf->seq);
+}
+
+static void kmsg_file_finish(struct state *s, struct file *f)
+{
+	if (((struct kmsg_file *)f->priv)->seq > kmsg.next)
+		state_fail(s, "reader beyond the end of the log");
+}
+
+const struct file_state file_state_kmsg = {
+	.id = FILE_KMSG,
+	.ops = &kmsg_fops,
+	.fields = kmsg_file_fields,
+	.finish = kmsg_file_finish,
+};

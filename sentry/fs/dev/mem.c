@@ -22,6 +22,7 @@
 #include "sentry/kernel/task.h"
 #include "sentry/mm/shmem.h"
 #include "sentry/vfs/vfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define MEM_MAJOR 1
 #define RANDOM_CHUNK 512
@@ -148,6 +149,7 @@ static const struct file_ops null_fops = {
 	.read = null_read,
 	.write = null_write,
 	.llseek = null_llseek,
+	.state = &file_state_null,
 };
 
 static const struct file_ops zero_fops = {
@@ -157,6 +159,7 @@ static const struct file_ops zero_fops = {
 	.write = null_write,
 	.llseek = null_llseek,
 	.mmap = zero_mmap,
+	.state = &file_state_zero,
 };
 
 static const struct file_ops full_fops = {
@@ -164,6 +167,7 @@ static const struct file_ops full_fops = {
 	.read = zero_read,
 	.write = full_write,
 	.llseek = null_llseek,
+	.state = &file_state_full,
 };
 
 static const struct file_ops random_fops = {
@@ -172,7 +176,14 @@ static const struct file_ops random_fops = {
 	.write = null_write,
 	.llseek = null_llseek,
 	.ioctl = random_ioctl,
+	.state = &file_state_random,
 };
+
+/* What was mapped of /dev/zero belongs to the mappings. */
+const struct file_state file_state_null = { .id = FILE_NULL, .ops = &null_fops };
+const struct file_state file_state_zero = { .id = FILE_ZERO, .ops = &zero_fops };
+const struct file_state file_state_full = { .id = FILE_FULL, .ops = &full_fops };
+const struct file_state file_state_random = { .id = FILE_RANDOM, .ops = &random_fops };
 
 static int mem_open(struct inode *inode, struct file *f)
 {

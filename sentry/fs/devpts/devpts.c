@@ -17,34 +17,13 @@
 #include "base/alloc.h"
 #include "sentry/fs/dev/chrdev.h"
 #include "sentry/fs/devpts/devpts.h"
+#include "sentry/fs/devpts/devpts_priv.h"
 #include "sentry/fs/devpts/tty_priv.h"
 #include "sentry/kernel/task.h"
 #include "sentry/time/clock.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define DEVPTS_MAGIC 0x1cd1
-#define DEVPTS_MAX 4096 /* limit of max=: sys/kernel/pty/max */
-#define ROOT_INO 1
-#define PTMX_INO 2
-#define SLAVE_INO 3
-
-struct devpts {
-	struct super sb;
-	struct mutex mu;
-	struct tty *slot[DEVPTS_MAX]; /* (mu) borrowed */
-	struct inode *node[DEVPTS_MAX]; /* (mu) slave's inode while the master is open; reference */
-	uid_t owner;                  /* (c) of root and ptmx: who mounted it */
-	gid_t group;
-	uid_t uid;                    /* (mu) options */
-	gid_t gid;
-	bool set_uid, set_gid;
-	uint32_t mode, ptmxmode;
-	int max;
-};
-
-static struct devpts *devpts_of(struct super *sb)
-{
-	return container_of(sb, struct devpts, sb);
-}
 
 static void node_destroy(struct inode *inode)
 {
@@ -57,9 +36,10 @@ static int node_open(struct inode *inode, struct file *f)
 	return chrdev_open(inode, f);
 }
 
-static const struct inode_ops node_iops = {
+const struct inode_ops devpts_node_iops = {
 	.destroy = node_destroy,
 	.open = node_open,
+	.state = &state_inode_devpts,
 };
 
 static struct inode *make_node(struct devpts *dp, uint64_t ino, uint32_t mode, dev_t rdev,
@@ -67,7 +47,7 @@ static struct inode *make_node(struct devpts *dp, uint64_t ino, uint32_t mode, d
 {
 	struct inode *inode = kzalloc(sizeof(*inode));
 
-	inode_init(inode, &dp->sb, &node_iops, NULL, ino, S_IFCHR | mode, uid, gid);
+	inode_init(inode, &dp->sb, &devpts_node_iops, NULL, ino, S_IFCHR | mode, uid, gid);
 	inode->rdev = rdev;
 	return inode;
 }
@@ -123,12 +103,13 @@ static struct inode *no_create(struct inode *dir, const char *name, uint32_t mod
 	return err_ptr(-EACCES);
 }
 
-static const struct inode_ops root_iops = {
+const struct inode_ops devpts_root_iops = {
 	.destroy = node_destroy,
 	.lookup = root_lookup,
 	.create = no_create,
 	.mkdir = no_create,
 	.revalidate = root_revalidate,
+	.state = &state_inode_devpts,
 };
 
 static bool emit_slaves(struct devpts *dp, struct dir_ctx *ctx, int64_t *pos)
@@ -170,10 +151,11 @@ static int root_iterate(struct file *f, struct dir_ctx *ctx, int64_t *pos)
 	return 0;
 }
 
-static const struct file_ops root_fops = {
+const struct file_ops devpts_root_fops = {
 	.name = "devpts",
 	.llseek = generic_llseek,
 	.iterate = root_iterate,
+	.state = &file_state_devpts_root,
 };
 
 /* ---- slots ---- */
@@ -332,7 +314,7 @@ int console_create(struct super *devpts, struct file **ret_master, struct file *
 	char name[16];
 	int err;
 
-	m = file_create_pseudo(make_ptmx(dp), &root_fops, NULL, O_RDWR, "ptmx");
+	m = file_create_pseudo(make_ptmx(dp), &devpts_root_fops, NULL, O_RDWR, "ptmx");
 	if (is_err(m))
 		return (int)ptr_err(m);
 	err = pty_open_master(devpts, m, &tty);
@@ -342,7 +324,7 @@ int console_create(struct super *devpts, struct file **ret_master, struct file *
 	}
 	tty->locked = false;
 	snprintf(name, sizeof(name), "/dev/pts/%d", tty->index);
-	s = file_create_pseudo(inode_get(dp->node[tty->index]), &root_fops, NULL, O_RDWR, name);
+	s = file_create_pseudo(inode_get(dp->node[tty->index]), &devpts_root_fops, NULL, O_RDWR, name);
 	err = is_err(s) ? (int)ptr_err(s) : tty_open_slave(tty, s, true);
 	if (err) {
 		if (!is_err(s))
@@ -457,11 +439,12 @@ static void devpts_show_options(struct super *sb, struct seqbuf *out)
 		seq_printf(out, ",max=%d", dp->max);
 }
 
-static const struct super_ops devpts_sops = {
+const struct super_ops devpts_sops = {
 	.destroy = devpts_destroy,
 	.statfs = devpts_statfs,
 	.remount = devpts_remount,
 	.show_options = devpts_show_options,
+	.state = &state_super_devpts,
 };
 
 static struct super *devpts_mount(struct task *t, const char *source, unsigned long flags,
@@ -496,7 +479,7 @@ static struct super *devpts_mount(struct task *t, const char *source, unsigned l
 	dp->owner = uid;
 	dp->group = gid;
 	root = kzalloc(sizeof(*root));
-	inode_init(root, &dp->sb, &root_iops, &root_fops, ROOT_INO, S_IFDIR | 0755, uid, gid);
+	inode_init(root, &dp->sb, &devpts_root_iops, &devpts_root_fops, ROOT_INO, S_IFDIR | 0755, uid, gid);
 	root->nlink = 2;
 	dp->sb.root = dentry_create_root(root);
 	return &dp->sb;

@@ -14,6 +14,7 @@
 #include "sentry/fs/devpts/devpts.h"
 #include "sentry/fs/devpts/tty_priv.h"
 #include "sentry/kernel/task.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define MASTER_WRITE_CHUNK 512
 
@@ -241,7 +242,7 @@ static void master_show_fdinfo(struct file *f, struct seqbuf *out)
 	seq_printf(out, "tty-index:\t%d\n", ((struct tty *)f->priv)->index);
 }
 
-static const struct file_ops master_fops = {
+const struct file_ops tty_master_fops = {
 	.name = "ptmx",
 	.release = master_release,
 	.read = master_read,
@@ -250,11 +251,12 @@ static const struct file_ops master_fops = {
 	.waitq = master_waitq,
 	.ioctl = master_ioctl,
 	.show_fdinfo = master_show_fdinfo,
+	.state = &file_state_tty_master,
 };
 
 bool pty_is_master(const struct file *f)
 {
-	return f->ops == &master_fops;
+	return f->ops == &tty_master_fops;
 }
 
 /* Sets up @f as the master of a new pair of @devpts. *ret is borrowed from @f. -ENOSPC: max= reached. */
@@ -267,7 +269,7 @@ int pty_open_master(struct super *devpts, struct file *f, struct tty **ret)
 		return err;
 	tty->master = f;
 	f->priv = tty;
-	f->ops = &master_fops;
+	f->ops = &tty_master_fops;
 	f->fmode |= FMODE_STREAM;
 	*ret = tty;
 	return 0;

@@ -20,9 +20,11 @@
 #include "base/alloc.h"
 #include "sentry/fs/dev/chrdev.h"
 #include "sentry/fs/devpts/tty_priv.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/task.h"
 #include "sentry/time/clock.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define TTY_WRITE_CHUNK 1024
 
@@ -32,7 +34,7 @@ static const uint8_t init_cc[19] = {
 	[VDISCARD] = 15, [VWERASE] = 23, [VLNEXT] = 22,
 };
 
-struct tty *tty_create(struct super *sb, int index)
+struct tty *tty_alloc(void)
 {
 	struct tty *tty = kzalloc(sizeof(*tty));
 
@@ -41,9 +43,16 @@ struct tty *tty_create(struct super *sb, int index)
 	waitq_init(&tty->slave_wq);
 	waitq_init(&tty->master_wq);
 	list_init(&tty->files);
+	tty->out = kzalloc(TTY_OUT_SIZE);
+	return tty;
+}
+
+struct tty *tty_create(struct super *sb, int index)
+{
+	struct tty *tty = tty_alloc();
+
 	tty->index = index;
 	tty->sb = super_get(sb);
-	tty->out = kzalloc(TTY_OUT_SIZE);
 	tty->locked = true;
 	tty->master_open = true;
 	tty->ctime_ns = clock_realtime_ns();
@@ -127,7 +136,7 @@ struct read_rule {
 };
 
 /* VMIN and VTIME of man 3 termios. Context: tty.mu held. */
-static struct read_rule read_rule(const struct tty *tty)
+static struct read_rule read_rule(struct task *t, const struct tty *tty)
 {
 	struct read_rule r = { .min = 1, .deadline = DEADLINE_NONE };
 	int64_t time = tty->termios.c_cc[VTIME] * (NSEC_PER_SEC / 10);
@@ -139,6 +148,8 @@ static struct read_rule read_rule(const struct tty *tty)
 		r.gap = time;
 	} else if (time) {
 		r.deadline = clock_monotonic_ns() + time;
+		if (t)
+			r.deadline = task_call_deadline(t, r.deadline);
 	} else {
 		r.poll = true;
 	}
@@ -207,7 +218,7 @@ static ssize_t slave_read(struct task *t, struct file *f, struct iter *it, int64
 	if (err)
 		return err;
 	mutex_lock(&tty->mu);
-	r = read_rule(tty);
+	r = read_rule(t, tty);
 	mutex_unlock(&tty->mu);
 	return slave_read_loop(t, f, it, r);
 }
@@ -318,7 +329,7 @@ static long slave_ioctl(struct task *t, struct file *f, unsigned cmd, uint64_t a
 	return tty_ioctl(t, f, cmd, arg);
 }
 
-static const struct file_ops slave_fops = {
+const struct file_ops tty_slave_fops = {
 	.name = "tty",
 	.release = slave_release,
 	.read = slave_read,
@@ -326,6 +337,7 @@ static const struct file_ops slave_fops = {
 	.poll = slave_poll,
 	.waitq = slave_waitq,
 	.ioctl = slave_ioctl,
+	.state = &file_state_tty_slave,
 };
 
 struct tty *tty_of_file(struct file *f, bool *ret_master)
@@ -333,7 +345,7 @@ struct tty *tty_of_file(struct file *f, bool *ret_master)
 	*ret_master = pty_is_master(f);
 	if (*ret_master)
 		return f->priv;
-	return f->ops == &slave_fops ? ((struct tty_file *)f->priv)->tty : NULL;
+	return f->ops == &tty_slave_fops ? ((struct tty_file *)f->priv)->tty : NULL;
 }
 
 /* Sets up @f as a slave of @tty. -EIO: locked or without master, -EBUSY: exclusive. */
@@ -360,7 +372,7 @@ int tty_open_slave(struct tty *tty, struct file *f, bool noctty)
 	tty->other_closed = false;
 	mutex_unlock(&tty->mu);
 	f->priv = tf;
-	f->ops = &slave_fops;
+	f->ops = &tty_slave_fops;
 	f->fmode |= FMODE_STREAM;
 	if (t && !noctty)
 		tty_open_ctty(t, tty, f);

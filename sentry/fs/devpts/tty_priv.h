@@ -101,6 +101,8 @@ static inline bool tty_o(const struct tty *tty, unsigned flag)
 }
 
 /* tty.c */
+extern const struct file_ops tty_slave_fops;
+struct tty *tty_alloc(void);
 struct tty *tty_create(struct super *sb, int index);
 int tty_open_slave(struct tty *tty, struct file *f, bool noctty);
 bool tty_file_hung(const struct tty_file *tf);
@@ -111,6 +113,7 @@ struct tty *tty_of_file(struct file *f, bool *ret_master);
 
 /* pty.c */
 int pty_open_master(struct super *devpts, struct file *f, struct tty **ret);
+extern const struct file_ops tty_master_fops;
 bool pty_is_master(const struct file *f);
 long pty_master_ioctl(struct task *t, struct tty *tty, struct file *f, unsigned cmd, uint64_t arg);
 

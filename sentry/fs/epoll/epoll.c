@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "sentry/fs/epoll/epoll_priv.h"
 #include "sentry/kernel/task.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define EP_ALWAYS (EPOLLERR | EPOLLHUP)
 /* Not events: how to report them. Kept when a one-shot item is spent. */
@@ -32,7 +33,6 @@ struct mutex epoll_tree_mu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic unsigned watches;
 
-static const struct file_ops epoll_fops;
 
 static void epoll_init_once(void)
 {
@@ -70,7 +70,7 @@ static bool wake_up(struct epoll *ep)
 	return any;
 }
 
-static bool enqueue(struct epoll *ep, struct epitem *it)
+bool epitem_enqueue(struct epoll *ep, struct epitem *it)
 {
 	AUTO_LOCK(&ep->ready_mu);
 	if (it->queued)
@@ -86,7 +86,7 @@ static void item_wake(struct waiter *w, uint32_t events)
 	struct epitem *it = container_of(w, struct epitem, w);
 
 	(void)events;
-	enqueue(it->ep, it);
+	epitem_enqueue(it->ep, it);
 	/* EPOLLEXCLUSIVE: the event is this one's only if somebody waits for it here */
 	w->took = wake_up(it->ep);
 }
@@ -139,26 +139,27 @@ static void item_remove_locked(struct epoll *ep, struct epitem *it)
 /* The item may be ready already. */
 static void item_check_locked(struct epoll *ep, struct epitem *it)
 {
-	if (item_poll(it) && enqueue(ep, it))
+	if (item_poll(it) && epitem_enqueue(ep, it))
 		wake_up(ep);
 }
 
-static long item_add_locked(struct epoll *ep, struct file *tf, int fd, const struct l_epoll_event *ev)
+struct epitem *epitem_add_locked(struct epoll *ep, struct file *tf, uint64_t fd, uint32_t events,
+				 uint64_t data)
 {
 	struct epitem *it;
 
 	if (atomic_fetch_add_explicit(&watches, 1, memory_order_relaxed) >= EPOLL_MAX_WATCHES) {
 		atomic_fetch_sub_explicit(&watches, 1, memory_order_relaxed);
-		return -ENOSPC;
+		return NULL;
 	}
 	it = kzalloc(sizeof(*it));
-	it->key = (struct epkey){ tf, (uint64_t)fd };
+	it->key = (struct epkey){ tf, fd };
 	it->ep = ep;
-	it->events = ev->events | EP_ALWAYS;
-	it->data = ev->data;
+	it->events = events;
+	it->data = data;
 	it->wq = file_waitq(tf);
 	it->w = (struct waiter){ .mask = wake_mask(it->events),
-				 .once = ev->events & EPOLLEXCLUSIVE,
+				 .once = events & EPOLLEXCLUSIVE,
 				 .wake = item_wake };
 	list_init(&it->w.node);
 	list_init(&it->ready_node);
@@ -168,6 +169,16 @@ static long item_add_locked(struct epoll *ep, struct file *tf, int fd, const str
 	mutex_unlock(&tf->ep_mu);
 	if (it->wq)
 		waitq_add(it->wq, &it->w);
+	return it;
+}
+
+static long item_add_locked(struct epoll *ep, struct file *tf, int fd, const struct l_epoll_event *ev)
+{
+	struct epitem *it =
+		epitem_add_locked(ep, tf, (uint64_t)fd, ev->events | EP_ALWAYS, ev->data);
+
+	if (!it)
+		return -ENOSPC;
 	item_check_locked(ep, it);
 	return 0;
 }
@@ -299,7 +310,7 @@ static long collect(struct task *t, struct epoll *ep, gaddr_t uevents, int max)
 		if (!ev.events)
 			continue;
 		if (copyout_obj(t, gaddr_off(uevents, (uint64_t)n * sizeof(ev)), &ev)) {
-			enqueue(ep, it);
+			epitem_enqueue(ep, it);
 			err = n ? 0 : -EFAULT;
 			break;
 		}
@@ -307,7 +318,7 @@ static long collect(struct task *t, struct epoll *ep, gaddr_t uevents, int max)
 		if (it->events & EPOLLONESHOT)
 			it->events &= EP_PRIVATE;
 		else if (!(it->events & EPOLLET))
-			enqueue(ep, it);
+			epitem_enqueue(ep, it);
 	}
 	if (finish_scan(ep, &tx))
 		wake_up(ep);
@@ -380,7 +391,7 @@ static uint32_t epoll_poll(struct file *f)
 	mutex_unlock(&ep->ready_mu);
 	while (!ev && (it = pop(ep, &tx))) {
 		if (item_poll(it)) {
-			enqueue(ep, it);
+			epitem_enqueue(ep, it);
 			ev = EPOLLIN | EPOLLRDNORM;
 		}
 	}
@@ -429,24 +440,32 @@ static void epoll_show(struct file *f, struct seqbuf *out)
 	}
 }
 
-static const struct file_ops epoll_fops = {
+const struct file_ops epoll_fops = {
 	.name = "eventpoll",
 	.release = epoll_release,
 	.poll = epoll_poll,
 	.waitq = epoll_waitq,
 	.show_fdinfo = epoll_show,
+	.state = &file_state_epoll,
 };
 
-struct file *epoll_create_file(void)
+struct epoll *epoll_alloc(void)
 {
 	struct epoll *ep = kzalloc(sizeof(*ep));
-	struct file *f;
 
 	pthread_once(&once, epoll_init_once);
 	mutex_init(&ep->mu, RANK_EPOLL);
 	mutex_init(&ep->ready_mu, RANK_EPOLL_READY);
 	list_init(&ep->ready);
 	waitq_init(&ep->wq);
+	return ep;
+}
+
+struct file *epoll_create_file(void)
+{
+	struct epoll *ep = epoll_alloc();
+	struct file *f;
+
 	f = file_create_anon(&epoll_fops, ep, O_RDWR, "eventpoll");
 	if (is_err(f)) {
 		free(ep);

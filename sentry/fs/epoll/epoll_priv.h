@@ -41,10 +41,18 @@ struct epoll {
 	struct file *file;       /* (c) borrowed */
 	uint64_t mark_down, mark_up; /* (tree mutex) visited by this walk */
 	int depth_down, depth_up;    /* (tree mutex) what it found */
+	struct epoll_box *loading;   /* while a saved one is read (epoll_state.c) */
 };
 
 extern struct mutex epoll_tree_mu; /* RANK_EPOLL_TREE: nesting, and destruction of files and epolls */
 
+extern const struct file_ops epoll_fops;
+struct epoll *epoll_alloc(void);
+/* Adds an interest in @tf, @events as in epitem. NULL: too many in the sandbox. Context: ep->mu. */
+struct epitem *epitem_add_locked(struct epoll *ep, struct file *tf, uint64_t fd, uint32_t events,
+				 uint64_t data);
+/* Onto the ready list. False: it is there. */
+bool epitem_enqueue(struct epoll *ep, struct epitem *it);
 /* NULL when @f isn't an epoll. */
 struct epoll *epoll_of_file(const struct file *f);
 /* May @ep come to watch @inner? 0 or -ELOOP. Context: epoll_tree_mu. */

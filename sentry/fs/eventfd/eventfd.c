@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "sentry/kernel/waitq.h"
 #include "sentry/vfs/vfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct eventfd {
 	struct mutex mu;
@@ -145,15 +146,23 @@ static const struct file_ops eventfd_fops = {
 	.poll = eventfd_poll,
 	.waitq = eventfd_waitq,
 	.show_fdinfo = eventfd_show,
+	.state = &file_state_eventfd,
 };
 
-struct file *eventfd_create(uint32_t count, bool semaphore, unsigned flags)
+static struct eventfd *eventfd_alloc(void)
 {
 	struct eventfd *e = kzalloc(sizeof(*e));
-	struct file *f;
 
 	mutex_init(&e->mu, RANK_PIPE);
 	waitq_init(&e->wq);
+	return e;
+}
+
+struct file *eventfd_create(uint32_t count, bool semaphore, unsigned flags)
+{
+	struct eventfd *e = eventfd_alloc();
+	struct file *f;
+
 	e->count = count;
 	e->semaphore = semaphore;
 	e->id = next_id++;
@@ -165,3 +174,31 @@ struct file *eventfd_create(uint32_t count, bool semaphore, unsigned flags)
 	f->fmode |= FMODE_STREAM;
 	return f;
 }
+
+/* ---- saving ---- */
+
+void eventfd_state_globals(struct state *s)
+{
+	int32_t id = next_id;
+
+	state_i32(s, &id);
+	next_id = id;
+}
+
+static void eventfd_fields(struct state *s, struct file *f)
+{
+	struct eventfd *e = state_loading(s) ? eventfd_alloc() : f->priv;
+
+	f->priv = e;
+	state_u64(s, &e->count);
+	state_bool(s, &e->semaphore);
+	state_i32(s, &e->id);
+	if (e->count == UINT64_MAX)
+		state_fail(s, "eventfd counter out of range");
+}
+
+const struct file_state file_state_eventfd = {
+	.id = FILE_EVENTFD,
+	.ops = &eventfd_fops,
+	.fields = eventfd_fields,
+};

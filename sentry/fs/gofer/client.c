@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "sentry/fs/gofer/priv.h"
 
 struct gofer_call *call_begin(struct gofer_client *c, enum gofer_op op)
@@ -91,7 +92,7 @@ static ssize_t receive(int sock, struct gofer_call *in)
 
 	in->nfds = 0;
 	do {
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC); /* host: recvmsg */
+		n = HOST(RECV, recvmsg(sock, &msg, MSG_CMSG_CLOEXEC));
 	} while (n < 0 && errno == EINTR);
 	if (n <= 0)
 		return n < 0 ? -errno : -EPIPE;
@@ -167,7 +168,8 @@ static int send_request(int sock, struct gofer_call *call)
 	ssize_t n;
 
 	do {
-		n = send(sock, call->buf, call->w.used, MSG_NOSIGNAL); /* host: sendto */
+		n = HOST(SEND, send(sock, call->buf, call->w.used, MSG_NOSIGNAL));
+		stat_inc(STAT_GOFER_RPC);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
 }
@@ -234,12 +236,52 @@ static int hello(struct gofer_client *c)
 	return err;
 }
 
+static pthread_mutex_t clients_mu = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct list clients = LIST_INIT(clients);               /* (clients_mu) */
+static unsigned next_index;                                    /* (clients_mu) */
+
+static void clients_add(struct gofer_client *c)
+{
+	pthread_mutex_lock(&clients_mu);
+	c->index = next_index++;
+	list_add_tail(&clients, &c->clients_node);
+	pthread_mutex_unlock(&clients_mu);
+}
+
+static void clients_del(struct gofer_client *c)
+{
+	pthread_mutex_lock(&clients_mu);
+	list_del(&c->clients_node);
+	pthread_mutex_unlock(&clients_mu);
+}
+
+void gofer_client_set_index(struct gofer_client *c, unsigned index)
+{
+	pthread_mutex_lock(&clients_mu);
+	c->index = index;
+	next_index = MAX(next_index, index + 1);
+	pthread_mutex_unlock(&clients_mu);
+}
+
+struct gofer_client *gofer_client_find(unsigned index)
+{
+	struct gofer_client *c, *found = NULL;
+
+	pthread_mutex_lock(&clients_mu);
+	list_for_each(c, &clients, clients_node)
+		if (!found && c->index == index && ref_get_unless_zero(&c->ref))
+			found = c;
+	pthread_mutex_unlock(&clients_mu);
+	return found;
+}
+
 struct gofer_client *gofer_client_create(int sock)
 {
 	struct gofer_client *c = kzalloc(sizeof(*c));
 
 	ref_init(&c->ref);
 	c->sock = sock;
+	clients_add(c);
 	mutex_init(&c->mu, RANK_GOFER);
 	cond_init(&c->cond);
 	list_init(&c->pending);
@@ -262,6 +304,7 @@ void gofer_client_put(struct gofer_client *c)
 {
 	if (!c || !ref_put(&c->ref))
 		return;
+	clients_del(c);
 	while (!list_empty(&c->cache)) {
 		struct gofer_call *call = list_first(&c->cache, struct gofer_call, node);
 

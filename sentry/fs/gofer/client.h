@@ -24,6 +24,14 @@ struct gofer_client *gofer_client_create(int sock);
 struct gofer_client *gofer_client_get(struct gofer_client *c);
 void gofer_client_put(struct gofer_client *c);
 
+/*
+ * Which of the sandbox's gofers it is: they are counted from 0 in the order of their creation. A saved state
+ * names them by this number; whoever loads one gives its gofers the numbers that they stand for.
+ */
+void gofer_client_set_index(struct gofer_client *c, unsigned index);
+/* A reference, or NULL. */
+struct gofer_client *gofer_client_find(unsigned index);
+
 unsigned gofer_nattach(const struct gofer_client *c);
 bool gofer_attach_readonly(const struct gofer_client *c, unsigned attach);
 /* Node and attributes (as of the hello) of the root of an attach point. Roots are never

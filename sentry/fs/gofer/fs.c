@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "sentry/fs/gofer/gofer.h"
 #include "sentry/mm/mfile.h"
+#include "sentry/state/state.h"
 #include "sentry/time/clock.h"
 
 void gf_update(struct inode *inode, const struct gofer_attr *a)
@@ -75,8 +76,12 @@ int gf_getattr(struct inode *inode)
 		int err = fstat(mfile_rofd(mf), &st) < 0 ? -errno : 0; /* host: fstat */
 
 		mfile_put(mf);
-		if (!err)
+		if (!err && gi->orphan) {
+			atomic_store(&inode->size, (uint64_t)st.st_size);
+			inode->blocks = (uint64_t)st.st_blocks;
+		} else if (!err) {
 			update_from_stat(inode, &st);
+		}
 		return err;
 	}
 	int err = gofer_getattr(gf_client(inode), atomic_load(&gi->node), &a);
@@ -85,29 +90,55 @@ int gf_getattr(struct inode *inode)
 	return err;
 }
 
-static const struct file_ops *fops_for(uint32_t mode)
+struct gf_inode *gf_inode_alloc(void)
 {
-	if (S_ISREG(mode))
-		return &gf_file_fops;
-	return S_ISDIR(mode) ? &gf_dir_fops : NULL;
+	struct gf_inode *gi = kzalloc(sizeof(*gi));
+
+	inode_init(&gi->i, NULL, &gf_inode_ops, NULL, 0, 0, 0, 0);
+	mutex_init(&gi->io_mu, RANK_LOWER);
+	gi->vmo.ops = &gf_object_ops;
+	return gi;
+}
+
+void gf_inode_set_type(struct gf_inode *gi)
+{
+	if (S_ISREG(gi->i.mode)) {
+		gi->i.fops = &gf_file_fops;
+		gi->i.vmobj = &gi->vmo;
+	} else if (S_ISDIR(gi->i.mode)) {
+		gi->i.fops = &gf_dir_fops;
+	}
+}
+
+bool gf_inode_hash(struct gf_inode *gi)
+{
+	struct gf_super *gs = GF_SB(gi->i.sb);
+	struct gf_inode *same;
+	AUTO_LOCK(&gs->inodes_mu);
+
+	HASH_FIND(hh, gs->inodes, &gi->id, sizeof(gi->id), same);
+	if (same)
+		return false;
+	HASH_ADD(hh, gs->inodes, id, sizeof(gi->id), gi);
+	gi->hashed = true;
+	return true;
 }
 
 static struct gf_inode *inode_new(struct super *sb, uint64_t node, const struct gofer_attr *a,
 				  char *target)
 {
-	struct gf_inode *gi = kzalloc(sizeof(*gi));
+	struct gf_inode *gi = gf_inode_alloc();
 
-	inode_init(&gi->i, sb, &gf_inode_ops, fops_for(a->mode), a->ino, a->mode, a->uid, a->gid);
+	gi->i.sb = super_get(sb);
+	gi->i.ino = a->ino;
+	gi->i.mode = a->mode;
 	gi->id = (struct gf_id){ a->dev, a->ino, a->btime_ns };
 	gi->i.btime_ns = a->btime_ns;
 	if (a->blksize)
 		gi->i.blksize = a->blksize;
-	mutex_init(&gi->io_mu, RANK_LOWER);
 	atomic_store(&gi->node, node);
 	gi->target = target;
-	gi->vmo.ops = &gf_object_ops;
-	if (S_ISREG(a->mode))
-		gi->i.vmobj = &gi->vmo;
+	gf_inode_set_type(gi);
 	gf_update(&gi->i, a);
 	return gi;
 }
@@ -178,13 +209,14 @@ static void gf_show_options(struct super *sb, struct seqbuf *out)
 	(void)sb, (void)out;
 }
 
-static const struct super_ops gf_super_ops = {
+const struct super_ops gf_super_ops = {
 	.destroy = gf_super_destroy,
 	.statfs = gf_statfs,
 	.show_options = gf_show_options,
+	.state = &state_super_gofer,
 };
 
-static const struct fs_type gofer_type = { .name = "9p", .nodev = true };
+const struct fs_type gofer_fs_type = { .name = "9p", .nodev = true };
 
 struct super *gofer_create_super(struct gofer_client *c, unsigned attach, unsigned long flags,
 				 bool single_file)
@@ -198,8 +230,9 @@ struct super *gofer_create_super(struct gofer_client *c, unsigned attach, unsign
 	gs->readonly = gofer_attach_readonly(c, attach);
 	if (gs->readonly)
 		flags |= MS_RDONLY;
-	super_init(&gs->sb, &gf_super_ops, &gofer_type, GOFER_FS_MAGIC, flags);
+	super_init(&gs->sb, &gf_super_ops, &gofer_fs_type, GOFER_FS_MAGIC, flags);
 	gs->client = gofer_client_get(c);
+	gs->attach = attach;
 	mutex_init(&gs->inodes_mu, RANK_GOFER_INODES);
 	gs->sb.root = dentry_create_root(gf_iget(&gs->sb, node, &a, NULL));
 	return &gs->sb;

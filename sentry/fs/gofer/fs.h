@@ -21,6 +21,7 @@ struct mfile;
 struct gf_super {
 	struct super sb;
 	struct gofer_client *client; /* (c) reference */
+	unsigned attach;             /* (c) */
 	bool readonly;               /* (c) the gofer refuses changes anyway */
 	struct mutex inodes_mu;
 	struct gf_inode *inodes;     /* (I) by identity; borrowed */
@@ -35,6 +36,8 @@ struct gf_inode {
 	struct inode i;
 	struct gf_id id;             /* (c) */
 	bool hashed;                 /* (I) */
+	bool orphan;                 /* (c) deleted, and restored as a memory file: ro and rw are all of it */
+	struct gf_loading *loading;  /* while a saved one is read (gofer_state.c) */
 	UT_hash_handle hh;
 	_Atomic uint64_t node;       /* replaced by that of the newest walk */
 	_Atomic int64_t attr_ns;     /* when the attributes came; 0: ask again */
@@ -61,6 +64,14 @@ static inline struct gofer_client *gf_client(struct inode *i)
 }
 
 /* fs.c */
+extern const struct super_ops gf_super_ops;
+extern const struct fs_type gofer_fs_type;
+/* An empty inode on no super, for loading. */
+struct gf_inode *gf_inode_alloc(void);
+/* ->fops and mapping by its mode. */
+void gf_inode_set_type(struct gf_inode *gi);
+/* Into the table of its super, by id. False: it is there. */
+bool gf_inode_hash(struct gf_inode *gi);
 struct inode *gf_iget(struct super *sb, uint64_t node, const struct gofer_attr *a, char *target);
 void gf_update(struct inode *inode, const struct gofer_attr *a);
 int gf_getattr(struct inode *inode);
@@ -73,9 +84,24 @@ int gf_open(struct inode *inode, struct file *f);
 struct mfile *gf_mfile(struct gf_inode *gi, bool write);
 /* A descriptor that came with the creation: kept for the open that follows. */
 void gf_keep_fd(struct gf_inode *gi, int fd);
+/* One more open file or mapping. */
+void gf_users_get(struct gf_inode *gi);
 int gf_truncate(struct inode *inode, uint64_t size);
 
 /* fs_dir.c */
+struct gf_dirent {
+	char *name;
+	uint64_t ino;
+	uint32_t mode;
+};
+
+struct gf_listing { /* f->priv; guarded by file.pos_mu, which the VFS holds around iterate */
+	size_t n, size;
+	struct gf_dirent *v;
+};
+
+/* Takes @name over. */
+void gf_listing_add(struct gf_listing *l, char *name, uint64_t ino, uint32_t mode);
 extern const struct inode_ops gf_inode_ops;
 extern const struct file_ops gf_dir_fops;
 

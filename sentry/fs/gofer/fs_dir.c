@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "sentry/fs/gofer/fs.h"
 #include "sentry/mm/mfile.h"
+#include "sentry/vfs/vfs_state.h"
 
 static uint64_t node_of(struct inode *i)
 {
@@ -275,20 +276,10 @@ const struct inode_ops gf_inode_ops = {
 	.setxattr = gf_setxattr,
 	.listxattr = gf_listxattr,
 	.removexattr = gf_removexattr,
+	.state = &state_inode_gofer,
 };
 
 /* ---- listing ---- */
-
-struct gf_dirent {
-	char *name;
-	uint64_t ino;
-	uint32_t mode;
-};
-
-struct gf_listing { /* f->priv; guarded by file.pos_mu, which the VFS holds around iterate */
-	size_t n, size;
-	struct gf_dirent *v;
-};
 
 static void listing_free(struct gf_listing *l)
 {
@@ -300,15 +291,18 @@ static void listing_free(struct gf_listing *l)
 	free(l);
 }
 
-static void listing_add(void *arg, const char *name, const struct gofer_attr *a)
+void gf_listing_add(struct gf_listing *l, char *name, uint64_t ino, uint32_t mode)
 {
-	struct gf_listing *l = arg;
-
 	if (l->n == l->size) {
 		l->size = l->size ? 2 * l->size : 64;
 		l->v = krealloc_array(l->v, l->size, sizeof(*l->v));
 	}
-	l->v[l->n++] = (struct gf_dirent){ kstrdup(name), a->ino, a->mode };
+	l->v[l->n++] = (struct gf_dirent){ name, ino, mode };
+}
+
+static void listing_add(void *arg, const char *name, const struct gofer_attr *a)
+{
+	gf_listing_add(arg, kstrdup(name), a->ino, a->mode);
 }
 
 static int listing_read(struct file *f)
@@ -401,4 +395,5 @@ const struct file_ops gf_dir_fops = {
 	.llseek = gf_dir_llseek,
 	.iterate = gf_iterate,
 	.fsync = gf_dir_fsync,
+	.state = &file_state_gofer_dir,
 };

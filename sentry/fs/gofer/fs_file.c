@@ -14,6 +14,7 @@
 #include "sentry/fs/gofer/fs.h"
 #include "sentry/fs/overlay/lower.h"
 #include "sentry/mm/mfile.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct mfile *gf_mfile(struct gf_inode *gi, bool write)
 {
@@ -57,7 +58,7 @@ void gf_keep_fd(struct gf_inode *gi, int fd)
 	mfile_put(old);
 }
 
-static void users_get(struct gf_inode *gi)
+void gf_users_get(struct gf_inode *gi)
 {
 	AUTO_LOCK(&gi->io_mu);
 	gi->users++;
@@ -85,7 +86,7 @@ int gf_open(struct inode *inode, struct file *f)
 		f->ops = inode->fops;
 		return 0;
 	}
-	users_get(GF(inode));
+	gf_users_get(GF(inode));
 	struct mfile *mf = gf_mfile(GF(inode), (f->fmode & FMODE_WRITE) != 0);
 	if (is_err(mf)) {
 		users_put(GF(inode));
@@ -239,6 +240,7 @@ const struct file_ops gf_file_fops = {
 	.fsync = gf_fsync,
 	.fallocate = gf_fallocate,
 	.host_fd = gf_host_fd,
+	.state = &file_state_gofer,
 };
 
 /* ---- mapping ---- */
@@ -251,7 +253,7 @@ static struct gf_inode *INODE_OF(struct vm_object *o)
 static void object_get(struct vm_object *o)
 {
 	inode_get(&INODE_OF(o)->i);
-	users_get(INODE_OF(o));
+	gf_users_get(INODE_OF(o));
 }
 
 static void object_put(struct vm_object *o)

@@ -22,6 +22,8 @@ struct attach_info {
 struct gofer_client {
 	struct ref ref;
 	int sock;                /* (c) */
+	unsigned index;          /* (clients_mu) which of the sandbox's */
+	struct list clients_node; /* (clients_mu) */
 	unsigned nattach;        /* (c) after hello */
 	struct attach_info *attach;
 	struct mutex mu;         /* RANK_GOFER */

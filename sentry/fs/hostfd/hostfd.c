@@ -36,37 +36,24 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "sentry/fs/hostfd/hostfd_ioctl.h"
+#include "sentry/fs/hostfd/hostfd_priv.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/waitq.h"
 #include "sentry/time/clock.h"
 #include "sentry/vfs/vfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define HOST_SEGS 16
 #define HOST_CHUNK (1UL << 20) /* one host call moves at most this much */
 #define TTY_CHUNK 1024UL       /* a tty that polls writable takes this without blocking */
 #define HOST_PIPE_BUF 4096UL   /* a pipe that polls writable takes this without blocking */
 
-enum host_kind { HOST_FILE, HOST_PIPE, HOST_TTY, HOST_SOCK, HOST_DIR };
-
-/* The inode holds the descriptor, so that opening /proc/self/fd/1 gets to it, too. */
-struct hostfd {
-	struct inode inode;
-	uint64_t id;         /* (c) what the watcher's events carry */
-	struct list node;    /* (table_mu) */
-	uint32_t armed;      /* (table_mu) what the watcher waits for */
-	int fd;              /* (c) owned */
-	enum host_kind kind; /* (c) */
-	bool watchable;      /* (c) the host's epoll takes it */
-	_Atomic bool nowait; /* (a) RWF_NOWAIT works */
-	struct waitq wq;
-};
-
 static int watch_fd = -1;
 static struct mutex table_mu;
 static struct list table = LIST_INIT(table);
 static uint64_t next_id; /* (table_mu) */
-
-static const struct file_ops hostfd_fops;
 
 /* ---------------------------------------------------------------- watcher */
 
@@ -112,8 +99,10 @@ static void *watcher(void *arg)
 	for (;;) {
 		int n = epoll_wait(watch_fd, ev, (int)ARRAY_SIZE(ev), -1); /* host: epoll_wait */
 
+		world_enter();
 		for (int i = 0; i < n; i++)
 			fire(ev[i].data.u64, ev[i].events);
+		world_leave();
 		if (n < 0 && errno != EINTR)
 			panic("hostfd: epoll_wait: %s", strerror(errno));
 	}
@@ -155,7 +144,7 @@ static uint32_t host_poll(struct hostfd *h, short want)
 	struct pollfd p = { .fd = h->fd, .events = want };
 	struct timespec zero = { 0, 0 };
 
-	if (ppoll(&p, 1, &zero, NULL) < 0) /* host: ppoll */
+	if (HOST(POLL, ppoll(&p, 1, &zero, NULL)) < 0)
 		return 0;
 	return (uint16_t)p.revents;
 }
@@ -166,6 +155,8 @@ static uint32_t hostfd_poll(struct file *f)
 	short want = 0;
 	uint32_t ev, missing;
 
+	if (h->kind == HOST_GONE)
+		return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM;
 	if (f->fmode & FMODE_READ)
 		want |= POLLIN | POLLRDHUP;
 	if (f->fmode & FMODE_WRITE)
@@ -197,22 +188,22 @@ static ssize_t host_read(struct hostfd *h, const struct iovec *iov, int n)
 	ssize_t r;
 
 	if (h->kind == HOST_SOCK) {
-		r = recvmsg(h->fd, &m, MSG_DONTWAIT); /* host: recvmsg */
+		r = HOST(RECV, recvmsg(h->fd, &m, MSG_DONTWAIT));
 		return r < 0 ? -errno : r;
 	}
 	if (h->kind == HOST_FILE) {
-		r = readv(h->fd, iov, n); /* host: readv */
+		r = HOST(PREAD, readv(h->fd, iov, n));
 		return r < 0 ? -errno : r;
 	}
 	if (h->nowait) {
-		r = preadv2(h->fd, iov, n, -1, RWF_NOWAIT); /* host: preadv2 */
+		r = HOST(PREAD, preadv2(h->fd, iov, n, -1, RWF_NOWAIT));
 		if (r >= 0 || errno != EOPNOTSUPP)
 			return r < 0 ? -errno : r;
 		h->nowait = false;
 	}
 	if (!(host_poll(h, POLLIN) & (POLLIN | POLLHUP | POLLERR)))
 		return -EAGAIN;
-	r = readv(h->fd, iov, n); /* host: readv */
+	r = HOST(PREAD, readv(h->fd, iov, n));
 	return r < 0 ? -errno : r;
 }
 
@@ -235,12 +226,12 @@ static ssize_t host_write(struct hostfd *h, struct iovec *iov, int n)
 	ssize_t r;
 
 	if (h->kind == HOST_SOCK) {
-		r = sendmsg(h->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL); /* host: sendmsg */
+		r = HOST(SEND, sendmsg(h->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL));
 		return r < 0 ? -errno : r;
 	}
 	if (h->kind != HOST_FILE) {
 		if (h->nowait) {
-			r = pwritev2(h->fd, iov, n, -1, RWF_NOWAIT); /* host: pwritev2 */
+			r = HOST(PWRITE, pwritev2(h->fd, iov, n, -1, RWF_NOWAIT));
 			if (r >= 0 || errno != EOPNOTSUPP)
 				return r < 0 ? -errno : r;
 			h->nowait = false;
@@ -249,7 +240,7 @@ static ssize_t host_write(struct hostfd *h, struct iovec *iov, int n)
 			return -EAGAIN;
 		n = cut(iov, n, h->kind == HOST_TTY ? TTY_CHUNK : HOST_PIPE_BUF);
 	}
-	r = writev(h->fd, iov, n); /* host: writev */
+	r = HOST(PWRITE, writev(h->fd, iov, n));
 	return r < 0 ? -errno : r;
 }
 
@@ -299,9 +290,9 @@ static ssize_t move_at(struct hostfd *h, struct iter *it, int64_t *pos, bool wri
 		if (n <= 0)
 			return done ? done : n;
 		if (write)
-			r = pwritev(h->fd, iov, n, *pos); /* host: pwritev */
+			r = HOST(PWRITE, pwritev(h->fd, iov, n, *pos));
 		else
-			r = preadv(h->fd, iov, n, *pos); /* host: preadv */
+			r = HOST(PREAD, preadv(h->fd, iov, n, *pos));
 		if (r < 0)
 			r = -errno;
 		iter_unpin(it);
@@ -320,7 +311,7 @@ static ssize_t hostfd_read(struct task *t, struct file *f, struct iter *it, int6
 
 	if (h->kind == HOST_DIR)
 		return -EISDIR;
-	if (it->left == 0)
+	if (it->left == 0 || h->kind == HOST_GONE)
 		return 0;
 	if (h->kind == HOST_FILE && pos && pos != &f->pos)
 		return move_at(h, it, pos, false);
@@ -342,6 +333,11 @@ static ssize_t hostfd_write(struct task *t, struct file *f, struct iter *it, int
 	struct hostfd *h = f->priv;
 	ssize_t done = 0;
 
+	if (h->kind == HOST_GONE) {
+		done = (ssize_t)it->left;
+		iter_advance(it, it->left);
+		return done;
+	}
 	if (h->kind == HOST_FILE && pos && pos != &f->pos)
 		return move_at(h, it, pos, true);
 	while (it->left) {
@@ -385,10 +381,12 @@ static long hostfd_ioctl(struct task *t, struct file *f, unsigned cmd, uint64_t 
 {
 	struct hostfd *h = f->priv;
 
+	if (h->kind == HOST_GONE)
+		return -ENOIOCTLCMD;
 	return hostfd_do_ioctl(t, h->fd, h->kind == HOST_TTY, cmd, arg);
 }
 
-static const struct file_ops hostfd_fops = {
+const struct file_ops hostfd_fops = {
 	.name = "host",
 	.read = hostfd_read,
 	.write = hostfd_write,
@@ -397,16 +395,18 @@ static const struct file_ops hostfd_fops = {
 	.waitq = hostfd_waitq,
 	.ioctl = hostfd_ioctl,
 	.fsync = hostfd_fsync,
+	.state = &file_state_host,
 };
 
 /* Regular files: always ready, and refused by epoll. */
-static const struct file_ops hostfd_regular_fops = {
+const struct file_ops hostfd_regular_fops = {
 	.name = "host",
 	.read = hostfd_read,
 	.write = hostfd_write,
 	.llseek = hostfd_llseek,
 	.ioctl = hostfd_ioctl,
 	.fsync = hostfd_fsync,
+	.state = &file_state_host_regular,
 };
 
 /* ---------------------------------------------------------------- inode */
@@ -420,14 +420,15 @@ static void hostfd_destroy(struct inode *inode)
 	mutex_unlock(&table_mu);
 	if (h->watchable)
 		epoll_ctl(watch_fd, EPOLL_CTL_DEL, h->fd, NULL); /* host: epoll_ctl */
-	close(h->fd);
+	if (h->fd >= 0)
+		close(h->fd);
 	waitq_fini(&h->wq);
 	inode_fini(inode);
 	free(h);
 }
 
 /* Opening it once more by /proc/PID/fd/N: the same description. */
-static int hostfd_open(struct inode *inode, struct file *f)
+int hostfd_open(struct inode *inode, struct file *f)
 {
 	struct hostfd *h = container_of(inode, struct hostfd, inode);
 
@@ -443,6 +444,8 @@ static int hostfd_getattr(struct inode *inode)
 	struct hostfd *h = container_of(inode, struct hostfd, inode);
 	struct stat st;
 
+	if (h->kind == HOST_GONE)
+		return 0;
 	if (fstat(h->fd, &st) < 0) /* host: fstat */
 		return -errno;
 	inode->size = (uint64_t)st.st_size;
@@ -462,11 +465,12 @@ static int hostfd_setattr(struct inode *inode, const struct iattr *attr)
 	return generic_setattr(inode, attr); /* our own view only */
 }
 
-static const struct inode_ops hostfd_inode_ops = {
+const struct inode_ops hostfd_inode_ops = {
 	.destroy = hostfd_destroy,
 	.open = hostfd_open,
 	.getattr = hostfd_getattr,
 	.setattr = hostfd_setattr,
+	.state = &state_inode_hostfd,
 };
 
 static enum host_kind kind_of(int fd, const struct stat *st)
@@ -482,33 +486,55 @@ static enum host_kind kind_of(int fd, const struct stat *st)
 	return HOST_FILE; /* /dev/null and block devices behave like files */
 }
 
-struct file *hostfd_create_file(int hostfd, unsigned flags)
+struct hostfd *hostfd_alloc(void)
 {
-	struct epoll_event ev = { .events = 0 };
-	int AUTO_CLOSE fd = hostfd;
-	struct hostfd *h;
-	struct stat st;
-	struct file *f;
-	char name[40];
+	struct hostfd *h = kzalloc(sizeof(*h));
 
-	if (fstat(fd, &st) < 0) /* host: fstat */
-		return err_ptr(-errno);
-	h = kzalloc(sizeof(*h));
-	inode_init(&h->inode, anon_super, &hostfd_inode_ops, NULL, inode_next_ino(),
-		   st.st_mode, 0, 0);
-	h->inode.rdev = st.st_rdev;
+	inode_init(&h->inode, anon_super, &hostfd_inode_ops, NULL, inode_next_ino(), 0, 0, 0);
 	h->inode.blksize = 4096;
-	h->kind = kind_of(fd, &st);
-	h->nowait = h->kind == HOST_PIPE;
+	h->kind = HOST_GONE;
+	h->fd = -1;
 	waitq_init(&h->wq);
-	h->fd = steal_fd(&fd);
 	mutex_lock(&table_mu);
 	h->id = ++next_id;
 	list_add(&table, &h->node);
 	mutex_unlock(&table_mu);
-	ev.data.u64 = h->id;
-	ev.events = EPOLLONESHOT;
+	return h;
+}
+
+int hostfd_attach(struct hostfd *h, int hostfd)
+{
+	struct epoll_event ev = { .events = EPOLLONESHOT, .data.u64 = h->id };
+	int AUTO_CLOSE fd = hostfd;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0) /* host: fstat */
+		return -errno;
+	h->inode.mode = st.st_mode;
+	h->inode.rdev = st.st_rdev;
+	h->kind = kind_of(fd, &st);
+	h->nowait = h->kind == HOST_PIPE;
+	h->fd = steal_fd(&fd);
 	h->watchable = epoll_ctl(watch_fd, EPOLL_CTL_ADD, h->fd, &ev) == 0; /* host: epoll_ctl */
+	return 0;
+}
+
+void hostfd_arm(struct hostfd *h)
+{
+	arm(h, EPOLLIN | EPOLLOUT);
+}
+
+struct file *hostfd_create_file(int hostfd, unsigned flags)
+{
+	struct hostfd *h = hostfd_alloc();
+	int err = hostfd_attach(h, hostfd);
+	struct file *f;
+	char name[40];
+
+	if (err) {
+		inode_put(&h->inode);
+		return err_ptr(err);
+	}
 	snprintf(name, sizeof(name), "host:[%lu]", (unsigned long)h->inode.ino);
 	f = file_create_pseudo(&h->inode, &hostfd_fops, h, flags, name);
 	if (!is_err(f))

@@ -15,4 +15,17 @@ void hostfd_init(void);
  */
 struct file *hostfd_create_file(int hostfd, unsigned flags);
 
+/*
+ * Which one it is, for a saved state: descriptor number @slot of the sandbox's session number @group. A
+ * session that comes back has descriptors of whoever brings it back.
+ */
+void hostfd_label(struct file *f, unsigned group, unsigned slot);
+/*
+ * Loading: asks for the descriptor that stands for @slot of @group in the new sandbox, which is taken over; -1:
+ * there is none, and the guest's file becomes like /dev/null. Without a function there are none at all. To be
+ * set before the load.
+ */
+typedef int (*hostfd_restore_fn)(unsigned group, unsigned slot);
+void hostfd_set_restore(hostfd_restore_fn fn);
+
 #endif

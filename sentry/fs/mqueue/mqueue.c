@@ -16,6 +16,7 @@
 #include "sentry/fs/mqueue/mqueue_priv.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/kmem.h"
+#include "sentry/vfs/vfs_state.h"
 
 /* A notification that is due; filled under mq.mu, sent after it. */
 struct due {
@@ -287,4 +288,5 @@ const struct file_ops mq_fops = {
 	.llseek = generic_llseek,
 	.poll = mq_poll,
 	.waitq = mq_waitq,
+	.state = &file_state_mqueue,
 };

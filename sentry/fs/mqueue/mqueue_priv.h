@@ -58,6 +58,15 @@ static inline struct mq *mq_of(struct inode *inode)
 	return container_of(inode, struct mq, inode);
 }
 
+static inline struct mqns *mqns_of(struct super *sb)
+{
+	return container_of(sb, struct mqns, sb);
+}
+
+extern struct list mq_namespaces; /* of mqns.node; private to mqueuefs.c and mqueue_state.c */
+extern const struct inode_ops mq_iops, mq_root_iops;
+extern const struct super_ops mqueue_sops;
+extern const struct file_ops mq_root_fops;
 extern const struct file_ops mq_fops;
 struct mq *mq_create(struct mqns *ns, const char *name, const struct l_mq_attr *attr, uint32_t mode,
 		     uid_t uid, gid_t gid);

@@ -14,16 +14,12 @@
 #include "sentry/fs/mqueue/mqueue_priv.h"
 #include "sentry/kernel/kmem.h"
 #include "sentry/kernel/ns.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define MQUEUE_MAGIC 0x19800202
 
-static struct list namespaces = LIST_INIT(namespaces);
+struct list mq_namespaces = LIST_INIT(mq_namespaces);
 static struct mutex namespaces_mu; /* RANK_EPOLL: held while a super is made */
-
-static struct mqns *mqns_of(struct super *sb)
-{
-	return container_of(sb, struct mqns, sb);
-}
 
 /* ---- queue inodes ---- */
 
@@ -46,8 +42,9 @@ static void mq_destroy(struct inode *inode)
 	free(q);
 }
 
-static const struct inode_ops mq_iops = {
+const struct inode_ops mq_iops = {
 	.destroy = mq_destroy,
+	.state = &state_inode_mqueue,
 };
 
 struct mq *mq_create(struct mqns *ns, const char *name, const struct l_mq_attr *attr, uint32_t mode,
@@ -214,18 +211,20 @@ static int root_iterate(struct file *f, struct dir_ctx *ctx, int64_t *pos)
 	return 0;
 }
 
-static const struct inode_ops root_iops = {
+const struct inode_ops mq_root_iops = {
 	.destroy = root_destroy,
 	.lookup = root_lookup,
 	.create = root_create,
 	.unlink = root_unlink,
 	.revalidate = root_revalidate,
+	.state = &state_inode_mqroot,
 };
 
-static const struct file_ops root_fops = {
+const struct file_ops mq_root_fops = {
 	.name = "mqueue",
 	.llseek = generic_llseek,
 	.iterate = root_iterate,
+	.state = &file_state_mqueue_root,
 };
 
 /* ---- namespaces ---- */
@@ -247,9 +246,10 @@ static int mqueue_statfs(struct super *sb, struct statfs_g *ret)
 	return 0;
 }
 
-static const struct super_ops mqueue_sops = {
+const struct super_ops mqueue_sops = {
 	.destroy = mqns_destroy,
 	.statfs = mqueue_statfs,
+	.state = &state_super_mqueue,
 };
 
 static struct super *mqueue_mount(struct task *t, const char *source, unsigned long flags,
@@ -273,7 +273,7 @@ static struct mqns *mqns_create(struct ipcns *ipc)
 	super_init(&ns->sb, &mqueue_sops, &mqueue_type, MQUEUE_MAGIC, 0);
 	ns->sb.keep = true; /* unmounting doesn't take the queues away */
 	ns->sb.source = kstrdup("mqueue");
-	inode_init(root, &ns->sb, &root_iops, &root_fops, 1, S_IFDIR | S_ISVTX | 0777, 0, 0);
+	inode_init(root, &ns->sb, &mq_root_iops, &mq_root_fops, 1, S_IFDIR | S_ISVTX | 0777, 0, 0);
 	root->nlink = 2;
 	ns->sb.root = dentry_create_root(root);
 	return ns;
@@ -285,11 +285,11 @@ static struct mqns *mqns_get(struct ipcns *ipc)
 	struct mqns *ns;
 	AUTO_LOCK(&namespaces_mu);
 
-	list_for_each(ns, &namespaces, node)
+	list_for_each(ns, &mq_namespaces, node)
 		if (ns->ipc == ipc)
 			return ns;
 	ns = mqns_create(ipc);
-	list_add(&namespaces, &ns->node);
+	list_add(&mq_namespaces, &ns->node);
 	return ns;
 }
 
@@ -299,7 +299,7 @@ void mqueue_ipcns_exit(struct ipcns *ipc)
 	struct dentry *root;
 
 	mutex_lock(&namespaces_mu);
-	list_for_each(pos, &namespaces, node) {
+	list_for_each(pos, &mq_namespaces, node) {
 		if (pos->ipc == ipc) {
 			ns = pos;
 			list_del(&ns->node);

@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "base/err.h"
+#include "base/stats.h"
 #include "sentry/fs/overlay/lower.h"
 #include "sentry/kernel/oom.h"
 #include "sentry/kernel/task.h"
@@ -24,8 +25,8 @@ static ssize_t host_io(int fd, bool write, const struct iovec *iov, int n, uint6
 	ssize_t r;
 
 	do {
-		r = write ? pwritev(fd, iov, n, (off_t)pos)  /* host: pwritev */
-			  : preadv(fd, iov, n, (off_t)pos); /* host: preadv */
+		r = write ? HOST(PWRITE, pwritev(fd, iov, n, (off_t)pos))
+			  : HOST(PREAD, preadv(fd, iov, n, (off_t)pos));
 	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }

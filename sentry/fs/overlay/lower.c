@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "sentry/mm/mfile.h"
 #include "sentry/vfs/vfs.h"
 
@@ -23,6 +24,21 @@ static void lower_fs_put(struct lower_fs *fs)
 	gofer_client_put(fs->client);
 	mutex_fini(&fs->mu);
 	free(fs);
+}
+
+/*
+ * The number that the guest sees: made of the name in the image, so that it is the same when a saved sandbox
+ * comes back and looks the file up again. The highest bits are those of no other inode's number.
+ */
+static uint64_t ino_of(const struct lower *parent, const char *name)
+{
+	uint64_t h = parent ? parent->ino : 0xcbf29ce484222325u;
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * 0x100000001b3u;
+	h ^= h >> 32;
+	h *= 0x9e3779b97f4a7c15u;
+	return (h >> 2) | 1ULL << 61;
 }
 
 /* Takes over nothing; references on @fs and @parent are taken. */
@@ -37,7 +53,7 @@ static struct lower *lower_new(struct lower_fs *fs, struct lower *parent, const 
 	l->parent = parent ? lower_get(parent) : NULL;
 	l->name = kstrdup(name);
 	l->attr = *a;
-	l->ino = inode_next_ino();
+	l->ino = ino_of(parent, name);
 	l->id = (struct lower_id){ a->dev, a->ino };
 	list_init(&l->lru);
 	return l;
@@ -87,15 +103,22 @@ void lower_close_links(struct lower *root)
 	}
 }
 
-struct lower *lower_root(struct gofer_client *c, unsigned attach)
+struct lower_fs *lower_fs_create(struct gofer_client *c, unsigned attach)
 {
-	struct gofer_attr a;
-	uint64_t node = gofer_root(c, attach, &a);
 	struct lower_fs *fs = kzalloc(sizeof(*fs));
 
 	ref_init(&fs->ref);
 	fs->client = gofer_client_get(c);
+	fs->attach = attach;
 	mutex_init(&fs->mu, RANK_FS);
+	return fs;
+}
+
+struct lower *lower_root(struct gofer_client *c, unsigned attach)
+{
+	struct gofer_attr a;
+	uint64_t node = gofer_root(c, attach, &a);
+	struct lower_fs *fs = lower_fs_create(c, attach);
 	struct lower *l = lower_new(fs, NULL, "", &a);
 	lower_fs_put(fs); /* the root's reference stays */
 	atomic_store(&l->node, node);
@@ -128,6 +151,15 @@ void lower_put(struct lower *l)
 	}
 }
 
+/* Images are copied and packed: of the times the seconds of the last change survive that. */
+static bool same_file(const struct gofer_attr *a, const struct gofer_attr *b)
+{
+	if ((a->mode ^ b->mode) & S_IFMT)
+		return false;
+	return !S_ISREG(a->mode) || (a->size == b->size && a->mtime_ns / 1000000000 ==
+							       b->mtime_ns / 1000000000);
+}
+
 /* Asks for the id of @l, whose parent's is known. */
 static int resolve_node(struct lower *l)
 {
@@ -138,13 +170,19 @@ static int resolve_node(struct lower *l)
 	if (err)
 		return err;
 	free(w.target);
+	if (l->saved && !same_file(&l->attr, &w.attr)) {
+		log_error("the image has changed: \"%s\" isn't the file that was saved", l->name);
+		gofer_forget(l->fs->client, w.node);
+		return -ESTALE;
+	}
+	l->id = (struct lower_id){ w.attr.dev, w.attr.ino };
 	if (!atomic_compare_exchange_strong(&l->node, &none, w.node))
 		gofer_forget(l->fs->client, w.node); /* somebody was faster */
 	return 0;
 }
 
 /* The gofer's id of @l, or 0 with *err set. The root's is always known, so this ends. */
-static uint64_t lower_node(struct lower *l, int *err)
+uint64_t lower_node(struct lower *l, int *err)
 {
 	uint64_t node;
 
@@ -179,6 +217,18 @@ struct lower *lower_lookup(struct lower *dir, const char *name)
 	atomic_store(&l->node, w.node);
 	atomic_store(&l->target, w.target);
 	return intern(l);
+}
+
+int lower_restore_link(struct lower *l)
+{
+	int err;
+
+	if (!lower_node(l, &err))
+		return err;
+	AUTO_LOCK(&l->fs->mu);
+	HASH_ADD(hh, l->fs->links, id, sizeof(l->id), l);
+	lower_get(l); /* the table's */
+	return 0;
 }
 
 struct readdir_arg {

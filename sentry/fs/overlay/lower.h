@@ -31,6 +31,7 @@ struct mfile;
 struct lower_fs {
 	struct ref ref;
 	struct gofer_client *client;
+	unsigned attach;          /* (c) */
 	struct mutex mu;          /* RANK_FS: links */
 	struct lower *links;      /* (m) files with several names, by (dev, ino); references */
 	bool closed;              /* (m) the root is gone: the table is empty and stays so */
@@ -54,9 +55,16 @@ struct lower {
 	UT_hash_handle hh;
 	struct mfile *mf;         /* (open_mu) open file; reference */
 	struct list lru;          /* (open_mu) in the list of open ones */
+	bool saved;               /* (c) attr is from a saved state: compared when it is looked up */
 };
 
 struct lower *lower_root(struct gofer_client *c, unsigned attach);
+/* A tree without a root yet. */
+struct lower_fs *lower_fs_create(struct gofer_client *c, unsigned attach);
+/* The gofer's id, asked for if need be; 0 with *ret_err. -ESTALE: the file isn't the one that was saved. */
+uint64_t lower_node(struct lower *l, int *ret_err);
+/* Loading: notes a linked file under the identity that it has now. 0, or an error of the lookup. */
+int lower_restore_link(struct lower *l);
 struct lower *lower_get(struct lower *l);
 void lower_put(struct lower *l);
 static inline bool lower_is_linked(const struct lower *l)

@@ -8,11 +8,11 @@
 
 #include "sentry/fs/tmpfs/priv.h"
 
-static const struct fs_type overlay_type = { .name = "overlay", .nodev = true };
+const struct fs_type overlay_fs_type = { .name = "overlay", .nodev = true };
 
 struct super *overlay_create_super(struct gofer_client *c, unsigned attach, unsigned long flags)
 {
-	struct super *sb = tm_super_create(&overlay_type, OVERLAYFS_MAGIC_G, flags, NULL,
+	struct super *sb = tm_super_create(&overlay_fs_type, OVERLAYFS_MAGIC_G, flags, NULL,
 					   lower_root(c, attach));
 
 	return sb;

@@ -4,7 +4,10 @@
 #define SENTRY_FS_OVERLAY_OVERLAY_H
 
 struct gofer_client;
+struct fs_type;
 struct super;
+
+extern const struct fs_type overlay_fs_type;
 
 struct super *overlay_create_super(struct gofer_client *c, unsigned attach, unsigned long flags);
 

@@ -18,10 +18,11 @@
 #include "sentry/fs/pipe/pseudo.h"
 #include "sentry/kernel/cred.h"
 #include "sentry/kernel/task.h"
+#include "sentry/vfs/vfs_state.h"
 
 static _Atomic unsigned slots_reserved;
 
-static const struct file_ops pipe_fops;
+const struct file_ops pipe_fops;
 
 /* ---------------------------------------------------------------- life */
 
@@ -30,18 +31,26 @@ static bool privileged(struct task *t)
 	return t && (task_capable(t, CAP_SYS_RESOURCE) || task_capable(t, CAP_SYS_ADMIN));
 }
 
-static struct pipe *pipe_alloc(struct task *t, bool anonymous)
+struct pipe *pipe_alloc_slots(unsigned slots)
 {
 	struct pipe *p = kzalloc(sizeof(*p));
-	unsigned slots = PIPE_SLOTS_DEFAULT;
 
-	if (slots_reserved + slots > PIPE_USER_SLOTS_SOFT && !privileged(t))
-		slots = PIPE_SLOTS_MIN;
 	atomic_fetch_add_explicit(&slots_reserved, slots, memory_order_relaxed);
 	mutex_init(&p->mu, RANK_PIPE);
 	waitq_init(&p->wq);
 	p->nslots = slots;
 	p->ring = kcalloc(slots, sizeof(*p->ring));
+	return p;
+}
+
+static struct pipe *pipe_alloc(struct task *t, bool anonymous)
+{
+	unsigned slots = PIPE_SLOTS_DEFAULT;
+	struct pipe *p;
+
+	if (slots_reserved + slots > PIPE_USER_SLOTS_SOFT && !privileged(t))
+		slots = PIPE_SLOTS_MIN;
+	p = pipe_alloc_slots(slots);
 	p->anonymous = anonymous;
 	return p;
 }
@@ -357,7 +366,7 @@ long pipe_fcntl(struct file *f, unsigned cmd, unsigned long arg)
 	return -EINVAL;
 }
 
-static const struct file_ops pipe_fops = {
+const struct file_ops pipe_fops = {
 	.name = "pipe",
 	.release = pipe_release,
 	.read = pipe_read,
@@ -366,4 +375,5 @@ static const struct file_ops pipe_fops = {
 	.waitq = pipe_waitq,
 	.ioctl = pipe_ioctl,
 	.set_flags = pipe_set_flags,
+	.state = &file_state_pipe,
 };

@@ -51,6 +51,9 @@ static inline struct pipe_page *pipe_slot(struct pipe *p, unsigned i)
 	return &p->ring[i & (p->nslots - 1)];
 }
 
+/* An empty pipe of so many slots, without ends. */
+struct pipe *pipe_alloc_slots(unsigned slots);
+extern const struct file_ops pipe_fops;
 /* Frees the page of the tail slot (or keeps it as a spare) and moves on. Context: mu. */
 void pipe_drop_tail_locked(struct pipe *p);
 /* Tells readers and writers; after mu was dropped. */

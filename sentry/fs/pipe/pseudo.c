@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "sentry/kernel/cred.h"
 #include "sentry/kernel/task.h"
+#include "sentry/vfs/vfs_state.h"
 
 static void pseudo_super_destroy(struct super *sb)
 {
@@ -58,6 +59,7 @@ static void pseudo_inode_destroy(struct inode *inode)
 
 static const struct inode_ops pseudo_inode_ops = {
 	.destroy = pseudo_inode_destroy,
+	.state = &state_inode_pseudo,
 };
 
 struct inode *pseudo_inode_create(enum pseudo_fs which, uint32_t mode, struct task *t)
@@ -71,3 +73,45 @@ struct inode *pseudo_inode_create(enum pseudo_fs which, uint32_t mode, struct ta
 		   gid);
 	return inode;
 }
+
+struct super *pseudo_super(enum pseudo_fs which)
+{
+	pthread_once(&once, pseudo_init);
+	return &supers[which];
+}
+
+/* ---- saving: the pipe of a pipe's inode is saved with it, a socket with its file ---- */
+
+static void *pseudo_alloc(struct state *s)
+{
+	struct inode *inode = kzalloc(sizeof(*inode));
+
+	(void)s;
+	inode_init(inode, NULL, &pseudo_inode_ops, NULL, 0, 0, 0, 0);
+	return inode;
+}
+
+static void pseudo_fields(struct state *s, void *obj)
+{
+	struct inode *inode = obj;
+	int64_t which = inode->sb == &supers[PSEUDO_SOCK] ? PSEUDO_SOCK : PSEUDO_PIPE;
+
+	state_range_i64(s, &which, 0, PSEUDO_COUNT - 1);
+	inode_state_fields(s, inode);
+	if (!state_loading(s))
+		return;
+	inode->sb = super_get(pseudo_super((enum pseudo_fs)which));
+	if ((inode->mode & S_IFMT) != (which == PSEUDO_SOCK ? S_IFSOCK : S_IFIFO))
+		state_fail(s, "mode 0%o", inode->mode);
+}
+
+const struct state_type state_inode_pseudo = {
+	.id = STATE_INODE_PSEUDO,
+	.version = 1,
+	.name = "inode of a pipe or socket",
+	.alloc = pseudo_alloc,
+	.fields = pseudo_fields,
+	.get = inode_state_get,
+	.put = inode_state_put,
+	.phase = 2,
+};

@@ -11,5 +11,6 @@ enum pseudo_fs { PSEUDO_PIPE, PSEUDO_SOCK, PSEUDO_COUNT };
 
 /* A fresh inode of @mode owned by @t's fsuid/fsgid (root when NULL). Reference. */
 struct inode *pseudo_inode_create(enum pseudo_fs which, uint32_t mode, struct task *t);
+struct super *pseudo_super(enum pseudo_fs which); /* borrowed */
 
 #endif

@@ -15,6 +15,7 @@
 #include "sentry/fs/proc/proc_priv.h"
 #include "sentry/kernel/sysv.h"
 #include "sentry/vfs/locks.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define PROC_SUPER_MAGIC 0x9fa0
 #define PROC_ROOT_INO 1
@@ -409,6 +410,7 @@ static const struct super_ops proc_sops = {
 	.statfs = pfs_statfs,
 	.remount = proc_remount,
 	.show_options = proc_show_options,
+	.state = &state_super_proc,
 };
 
 static struct super *proc_mount(struct task *t, const char *source, unsigned long flags,
@@ -439,8 +441,59 @@ static struct super *proc_mount(struct task *t, const char *source, unsigned lon
 	return &ps->sb;
 }
 
+/* ---- saving ---- */
+
+#define PID_TABLE(n, nd)                                                                 \
+	{                                                                                \
+		.name = (n), .node = (nd), .super = &state_super_proc,                   \
+		.ctx_ops = &proc_pid_ctx, .ctx = &state_pid                              \
+	}
+static const struct pfs_root saved_roots[] = {
+	{ .name = "proc", .node = &root_node, .super = &state_super_proc },
+	PID_TABLE("pid", &proc_tgid_node),
+	PID_TABLE("tid", &proc_tid_node),
+	PID_TABLE("fd", &proc_fd_node),
+	PID_TABLE("fdinfo", &proc_fdinfo_node),
+};
+
+static void *proc_super_alloc(struct state *s)
+{
+	struct proc_super *ps = kzalloc(sizeof(*ps));
+
+	(void)s;
+	super_init(&ps->sb, &proc_sops, &proc_type, PROC_SUPER_MAGIC, 0);
+	return &ps->sb;
+}
+
+static void proc_super_fields(struct state *s, void *obj)
+{
+	struct proc_super *ps = container_of((struct super *)obj, struct proc_super, sb);
+	int64_t hidepid = ps->hidepid;
+
+	super_state_fields(s, &ps->sb);
+	state_ref(s, &state_pidns, &ps->ns);
+	state_range_i64(s, &hidepid, 0, 2);
+	state_u32(s, &ps->gid);
+	ps->hidepid = (int)hidepid;
+	if (!ps->ns)
+		state_fail(s, "proc of no namespace");
+}
+
+const struct state_type state_super_proc = {
+	.id = STATE_SUPER_PROC,
+	.version = 1,
+	.name = "proc",
+	.alloc = proc_super_alloc,
+	.fields = proc_super_fields,
+	.get = super_state_get,
+	.put = super_state_put,
+	.phase = 1,
+};
+
 void proc_init(void)
 {
+	for (size_t i = 0; i < ARRAY_SIZE(saved_roots); i++)
+		pfs_register(&saved_roots[i]);
 	proc_mem_init();
 	fs_register(&proc_type);
 }

@@ -16,6 +16,10 @@ void proc_init(void);
  * NULL. */
 struct pid *proc_dir_pid(struct file *f);
 
+/* Sets "net.ipv4.ip_forward" or "net/ipv4/ip_forward" from outside. 0, -ENOENT: there is none, -EROFS: it is
+ * fixed, -EINVAL. */
+int proc_sysctl_set(const char *name, const char *value);
+
 /* RAM of the sandbox in bytes. */
 uint64_t proc_mem_total(void);
 /* What is left of it. */

@@ -12,6 +12,7 @@
 #include "sentry/fs/proc/proc_priv.h"
 #include "sentry/kernel/nsfile.h"
 #include "sentry/mm/mm.h"
+#include "sentry/vfs/vfs_state.h"
 
 static char *path_text(struct path *p)
 {
@@ -244,6 +245,13 @@ static void mounts_changed(struct waiter *w, uint32_t events)
 	container_of(w, struct mounts_watch, w)->changed = true;
 }
 
+static void mounts_watch(struct mounts_watch *mw)
+{
+	mw->w.mask = ~0u;
+	mw->w.wake = mounts_changed;
+	waitq_add(mntns_waitq(mw->ns), &mw->w);
+}
+
 int proc_mounts_open(struct pfs_inode *pi, struct file *f)
 {
 	AUTO_TASK struct task *t = proc_task(pi);
@@ -256,9 +264,7 @@ int proc_mounts_open(struct pfs_inode *pi, struct file *f)
 	mw->text = pfs_file_create();
 	mw->ns = mntns_get(ns->mnt);
 	nsproxy_put(ns);
-	mw->w.mask = ~0u;
-	mw->w.wake = mounts_changed;
-	waitq_add(mntns_waitq(mw->ns), &mw->w);
+	mounts_watch(mw);
 	f->priv = mw;
 	return 0;
 }
@@ -301,4 +307,38 @@ const struct file_ops proc_mountinfo_fops = {
 	.llseek = pfs_file_llseek,
 	.poll = mounts_poll,
 	.waitq = mounts_waitq,
+	.state = &file_state_proc_mounts,
+};
+
+/* ---- saving ---- */
+
+static void mounts_fields(struct state *s, struct file *f)
+{
+	struct mounts_watch *mw = state_loading(s) ? kzalloc(sizeof(*mw)) : f->priv;
+	bool changed = mw->changed;
+
+	f->priv = mw;
+	state_ref(s, &state_mntns, &mw->ns);
+	state_bool(s, &changed);
+	pfs_text_fields(s, &mw->text);
+	if (!state_loading(s))
+		return;
+	mw->changed = changed;
+	if (mw->ns)
+		mounts_watch(mw);
+	else
+		state_fail(s, "mount table of no namespace");
+}
+
+static void mounts_finish(struct state *s, struct file *f)
+{
+	if (file_state_on(s, f, &state_inode_pfs) && !S_ISREG(f->inode->mode))
+		state_fail(s, "mount table of what is none");
+}
+
+const struct file_state file_state_proc_mounts = {
+	.id = FILE_PROC_MOUNTS,
+	.ops = &proc_mountinfo_fops,
+	.fields = mounts_fields,
+	.finish = mounts_finish,
 };

@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "sentry/fs/proc/proc_priv.h"
 #include "sentry/mm/mm.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define ARGS_SHOWN_MAX (2UL << 20) /* of cmdline and environ; the limit of exec is below it */
 #define AUXV_WORDS_MAX 64
@@ -267,6 +268,7 @@ const struct file_ops proc_mem_fops = {
 	.read = mem_read,
 	.write = mem_write,
 	.llseek = mem_llseek,
+	.state = &file_state_proc_mem,
 };
 
 const struct file_ops proc_pagemap_fops = {
@@ -274,4 +276,26 @@ const struct file_ops proc_pagemap_fops = {
 	.release = mem_release,
 	.read = pagemap_read,
 	.llseek = mem_llseek,
+	.state = &file_state_proc_pagemap,
+};
+
+/* ---- saving ---- */
+
+static void mem_fields(struct state *s, struct file *f)
+{
+	struct mm *mm = state_loading(s) ? NULL : f->priv;
+
+	state_ref(s, &state_mm, &mm);
+	f->priv = mm;
+}
+
+const struct file_state file_state_proc_mem = {
+	.id = FILE_PROC_MEM,
+	.ops = &proc_mem_fops,
+	.fields = mem_fields,
+};
+const struct file_state file_state_proc_pagemap = {
+	.id = FILE_PROC_PAGEMAP,
+	.ops = &proc_pagemap_fops,
+	.fields = mem_fields,
 };

@@ -303,6 +303,8 @@ static void show_cpus(struct task *t, struct seqbuf *out)
 
 	if (n < 64)
 		mask &= (1ULL << n) - 1;
+	if (!mask) /* `update` took its CPUs away */
+		mask = n < 64 ? (1ULL << n) - 1 : ~0ULL;
 	if (n > 32)
 		seq_printf(out, "Cpus_allowed:\t%08x,%08x\n", (unsigned)(mask >> 32), (unsigned)mask);
 	else

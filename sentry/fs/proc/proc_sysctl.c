@@ -13,6 +13,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "sentry/fs/proc/proc.h"
 #include "sentry/fs/proc/proc_priv.h"
 #include "sentry/kernel/sysv.h"
 
@@ -513,3 +515,63 @@ const struct pfs_node proc_sys_nodes[] = {
 	PROC_DIR("kernel", kernel_nodes), PROC_DIR("net", net_nodes), PROC_DIR("user", user_nodes),
 	PROC_DIR("vm", vm_nodes), PROC_END,
 };
+
+/* ---- from outside ---- */
+
+static const struct pfs_node *find_setting(const char *name)
+{
+	const struct pfs_node *n = proc_sys_nodes;
+
+	while (n && n->name) {
+		size_t len = strlen(n->name);
+
+		if (strncmp(name, n->name, len) != 0 || (name[len] && !strchr("./", name[len]))) {
+			n++;
+			continue;
+		}
+		if (!name[len])
+			return n->children ? NULL : n;
+		name += len + 1;
+		n = n->children;
+	}
+	return NULL;
+}
+
+/* The same words, whatever is between them? */
+static bool same_words(const char *a, const char *b)
+{
+	for (;;) {
+		size_t n, m;
+
+		a += strspn(a, " \t\n");
+		b += strspn(b, " \t\n");
+		n = strcspn(a, " \t\n");
+		m = strcspn(b, " \t\n");
+		if (n != m || strncmp(a, b, n) != 0)
+			return false;
+		if (!n)
+			return true;
+		a += n;
+		b += n;
+	}
+}
+
+int proc_sysctl_set(const char *name, const char *value)
+{
+	const struct pfs_node *n = find_setting(name);
+	const struct sysctl *s;
+	int64_t v;
+
+	if (!n)
+		return -ENOENT;
+	if (n->show == proc_show_data)
+		return same_words(n->data, value) ? 0 : -EROFS;
+	if (n->store != store_number)
+		return -EROFS;
+	s = n->data;
+	AUTO_FREE char *copy = kstrdup(value);
+	if (pfs_parse(copy, s->min, s->max, &v))
+		return -EINVAL;
+	atomic_store(s->value, v);
+	return 0;
+}

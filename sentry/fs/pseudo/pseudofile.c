@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "sentry/fs/pseudo/pseudofs.h"
 #include "sentry/kernel/kmem.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct pfs_file {
 	struct mutex mu;
@@ -21,6 +22,7 @@ struct pfs_file {
 	size_t heap;        /* (mu) charged for the text */
 };
 
+#define PFS_TEXT_MAX (48UL << 20) /* of a saved text */
 #define PFS_STORE_MAX (PAGE_SIZE - 1) /* of one write */
 
 struct pfs_file *pfs_file_create(void)
@@ -138,6 +140,7 @@ const struct file_ops pfs_file_fops = {
 	.read = pfs_file_read,
 	.write = pfs_file_write,
 	.llseek = pfs_file_llseek,
+	.state = &file_state_pfs,
 };
 
 int pfs_parse(const char *buf, int64_t min, int64_t max, int64_t *ret)
@@ -156,3 +159,43 @@ int pfs_parse(const char *buf, int64_t min, int64_t max, int64_t *ret)
 	*ret = v;
 	return 0;
 }
+
+/* ---- saving: the text as it was made, so that a reader in pieces goes on where it was ---- */
+
+void pfs_text_fields(struct state *s, struct pfs_file **ret)
+{
+	struct pfs_file *pf = state_loading(s) ? pfs_file_create() : *ret;
+	void *buf = pf->made ? pf->text.buf : NULL;
+	size_t len = pf->made ? pf->text.len : 0;
+
+	*ret = pf;
+	state_bool(s, &pf->made);
+	state_blob(s, &buf, &len, PFS_TEXT_MAX);
+	if (!state_loading(s))
+		return;
+	seq_write(&pf->text, buf, len);
+	free(buf);
+	kmem_add(len);
+	pf->heap = len;
+}
+
+static void text_file_fields(struct state *s, struct file *f)
+{
+	struct pfs_file *pf = f->priv;
+
+	pfs_text_fields(s, &pf);
+	f->priv = pf;
+}
+
+static void on_pfs(struct state *s, struct file *f)
+{
+	if (file_state_on(s, f, &state_inode_pfs) && !S_ISREG(f->inode->mode))
+		state_fail(s, "a text file on what is none");
+}
+
+const struct file_state file_state_pfs = {
+	.id = FILE_PFS,
+	.ops = &pfs_file_fops,
+	.fields = text_file_fields,
+	.finish = on_pfs,
+};

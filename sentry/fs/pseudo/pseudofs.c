@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "sentry/kernel/cred.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define PFS_DYN 0x10000 /* position of the first computed entry */
 
@@ -207,10 +208,11 @@ bool pfs_emit(struct pfs_inode *dir, struct dir_ctx *ctx, const char *name, unsi
 			 PFS_DYN + key + 1);
 }
 
-static const struct file_ops pfs_dir_fops = {
+const struct file_ops pfs_dir_fops = {
 	.name = "dir",
 	.llseek = generic_llseek,
 	.iterate = pfs_iterate,
+	.state = &file_state_pfs_dir,
 };
 
 static int pfs_open(struct inode *inode, struct file *f)
@@ -252,6 +254,7 @@ static const struct inode_ops pfs_dir_iops = {
 	.setattr = pfs_setattr,
 	.permission = pfs_permission,
 	.open = pfs_open,
+	.state = &state_inode_pfs,
 };
 
 static const struct inode_ops pfs_file_iops = {
@@ -260,6 +263,7 @@ static const struct inode_ops pfs_file_iops = {
 	.setattr = pfs_setattr,
 	.permission = pfs_permission,
 	.open = pfs_open,
+	.state = &state_inode_pfs,
 };
 
 static const struct inode_ops pfs_link_iops = {
@@ -267,6 +271,7 @@ static const struct inode_ops pfs_link_iops = {
 	.getattr = pfs_getattr,
 	.setattr = pfs_setattr,
 	.readlink = pfs_readlink,
+	.state = &state_inode_pfs,
 };
 
 static const struct inode_ops pfs_magic_iops = {
@@ -275,9 +280,10 @@ static const struct inode_ops pfs_magic_iops = {
 	.setattr = pfs_setattr,
 	.readlink = pfs_readlink,
 	.follow = pfs_follow,
+	.state = &state_inode_pfs,
 };
 
-static const struct inode_ops *iops_of(const struct pfs_node *n)
+const struct inode_ops *pfs_iops_of(const struct pfs_node *n)
 {
 	if (S_ISDIR(n->mode))
 		return &pfs_dir_iops;
@@ -299,7 +305,7 @@ static struct pfs_inode *alloc_inode(struct super *sb, const struct pfs_node *no
 {
 	struct pfs_inode *pi = kzalloc(sizeof(*pi));
 
-	inode_init(&pi->inode, sb, iops_of(node), NULL, ino, node->mode, 0, 0);
+	inode_init(&pi->inode, sb, pfs_iops_of(node), NULL, ino, node->mode, 0, 0);
 	pi->inode.blksize = 1024;
 	if (S_ISDIR(node->mode))
 		pi->inode.nlink = subdirs(node);
@@ -339,3 +345,9 @@ void pfs_super_destroy(struct super *sb)
 	super_fini(sb);
 	free(sb);
 }
+
+const struct super_ops pfs_super_ops = {
+	.destroy = pfs_super_destroy,
+	.statfs = pfs_statfs,
+	.state = &state_super_pfs,
+};

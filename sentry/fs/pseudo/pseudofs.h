@@ -21,6 +21,8 @@
 #include "sentry/vfs/vfs.h"
 
 struct pfs_inode;
+struct state;
+struct state_type;
 struct task;
 
 struct pfs_node {
@@ -94,6 +96,26 @@ struct pfs_file *pfs_file_create(void); /* f->priv of those */
 void pfs_text_free(struct pfs_file *pf);
 ssize_t pfs_text_read(struct pfs_inode *pi, struct pfs_file *pf, struct iter *it, int64_t *pos);
 extern const struct file_ops pfs_file_fops;
+
+/* f->priv of a show/store file, both directions of sentry/state. Also for one that embeds it. */
+void pfs_text_fields(struct state *s, struct pfs_file **pf);
+
+/*
+ * A table from whose nodes inodes are made, by a name for images: a node is saved as the names that lead to it.
+ * Whoever makes inodes of a node that isn't a child of another registers it. Once, at start.
+ */
+struct pfs_root {
+	const char *name;
+	const struct pfs_node *node;
+	const struct state_type *super;   /* of the file system that it belongs to */
+	const struct pfs_ctx_ops *ctx_ops; /* of its inodes; NULL: none */
+	const struct state_type *ctx;     /* type of their ctx */
+};
+void pfs_register(const struct pfs_root *root);
+/* Ops of an inode of @n. */
+const struct inode_ops *pfs_iops_of(const struct pfs_node *n);
+extern const struct super_ops pfs_super_ops; /* of supers that are nothing but a struct super */
+extern const struct file_ops pfs_dir_fops;
 
 /* A decimal number in @buf, white space around it allowed. 0, -EINVAL. */
 int pfs_parse(const char *buf, int64_t min, int64_t max, int64_t *ret);

@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "sentry/kernel/task.h"
+#include "sentry/vfs/vfs_state.h"
 
 struct signalfd {
 	struct tgroup *tg; /* (c) reference */
@@ -156,6 +157,7 @@ static const struct file_ops signalfd_ops = {
 	.poll = signalfd_poll,
 	.waitq = signalfd_waitq,
 	.show_fdinfo = signalfd_show,
+	.state = &file_state_signalfd,
 };
 
 struct file *signalfd_create_file(struct task *t, sigset_g mask, unsigned flags)
@@ -185,3 +187,25 @@ void signalfd_set_mask(struct file *f, sigset_g mask)
 	WRITE_ONCE(s->mask, mask & ~SIGSET_UNBLOCKABLE);
 	waitq_wake(&s->tg->sig_wq, EPOLLIN);
 }
+
+/* ---- saving ---- */
+
+static void signalfd_fields(struct state *s, struct file *f)
+{
+	struct signalfd *sf = state_loading(s) ? kzalloc(sizeof(*sf)) : f->priv;
+
+	f->priv = sf;
+	state_ref(s, &state_tgroup, &sf->tg);
+	state_u64(s, &sf->mask);
+	if (state_loading(s)) {
+		sf->mask &= ~SIGSET_UNBLOCKABLE;
+		if (!sf->tg)
+			state_fail(s, "signalfd of no process");
+	}
+}
+
+const struct file_state file_state_signalfd = {
+	.id = FILE_SIGNALFD,
+	.ops = &signalfd_ops,
+	.fields = signalfd_fields,
+};

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/pseudo/pseudofs.h"
+#include "sentry/state/state.h"
 #include "sentry/kernel/kernel.h"
 
 #define SYSFS_MAGIC 0x62656572
@@ -290,11 +291,6 @@ static const struct pfs_node root_node = {
 	.children = root_nodes,
 };
 
-static const struct super_ops sysfs_sops = {
-	.destroy = pfs_super_destroy,
-	.statfs = pfs_statfs,
-};
-
 static struct super *sysfs_mount(struct task *t, const char *source, unsigned long flags,
 				 const char *data);
 
@@ -311,13 +307,20 @@ static struct super *sysfs_mount(struct task *t, const char *source, unsigned lo
 	struct super *sb = kzalloc(sizeof(*sb));
 
 	(void)t, (void)data;
-	super_init(sb, &sysfs_sops, &sysfs_type, SYSFS_MAGIC, flags);
+	super_init(sb, &pfs_super_ops, &sysfs_type, SYSFS_MAGIC, flags);
 	sb->source = kstrdup(source ? source : "sysfs");
 	pfs_set_root(sb, &root_node, SYSFS_ROOT_INO);
 	return sb;
 }
 
+static const struct pfs_root saved_roots[] = {
+	{ .name = "sys", .node = &root_node, .super = &state_super_pfs },
+	{ .name = "cpu", .node = &cpun_node, .super = &state_super_pfs },
+};
+
 void sysfs_init(void)
 {
+	for (size_t i = 0; i < ARRAY_SIZE(saved_roots); i++)
+		pfs_register(&saved_roots[i]);
 	fs_register(&sysfs_type);
 }

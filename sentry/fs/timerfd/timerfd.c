@@ -25,6 +25,7 @@
 #include "base/err.h"
 #include "sentry/kernel/task.h"
 #include "sentry/time/ktimer.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define L_TFD_IOC_SET_TICKS 0x40085400u /* _IOW('T', 0, u64) */
 
@@ -43,6 +44,11 @@ struct timerfd {
 static bool is_realtime(int clock)
 {
 	return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_ALARM;
+}
+
+static bool is_boottime(int clock)
+{
+	return clock == CLOCK_BOOTTIME || clock == CLOCK_BOOTTIME_ALARM;
 }
 
 static int64_t now_of(const struct timerfd *tf)
@@ -203,17 +209,25 @@ static const struct file_ops timerfd_ops = {
 	.waitq = timerfd_waitq,
 	.ioctl = timerfd_ioctl,
 	.show_fdinfo = timerfd_show,
+	.state = &file_state_timerfd,
 };
 
-struct file *timerfd_create_file(int clockid, unsigned flags)
+static struct timerfd *timerfd_alloc(int clockid)
 {
 	struct timerfd *tf = kzalloc(sizeof(*tf));
-	struct file *f;
 
 	mutex_init(&tf->mu, RANK_TIMER);
 	waitq_init(&tf->wq);
 	tf->clockid = clockid;
 	ktimer_init(&tf->kt, CLOCK_MONOTONIC, fired);
+	return tf;
+}
+
+struct file *timerfd_create_file(int clockid, unsigned flags)
+{
+	struct timerfd *tf = timerfd_alloc(clockid);
+	struct file *f;
+
 	f = file_create_anon(&timerfd_ops, tf, O_RDWR | (flags & O_NONBLOCK), "timerfd");
 	if (is_err(f))
 		free(tf);
@@ -243,6 +257,8 @@ long timerfd_set(struct file *f, int flags, const struct l_itimerspec *new,
 	tf->interval_ns = timespec_to_ns(&new->it_interval);
 	tf->ticks = 0;
 	tf->on = value != 0;
+	if (abs && is_boottime(tf->clockid))
+		value -= clock_boot_offset_ns();
 	if (tf->on) {
 		tf->deadline_ns = abs ? value : deadline_after(now_of(tf), value);
 		ktimer_arm(&tf->kt, tf->deadline_ns);
@@ -257,3 +273,48 @@ void timerfd_get(struct file *f, struct l_itimerspec *ret)
 
 	get_locked(tf, ret);
 }
+
+/* ---- saving: CLOCK_MONOTONIC goes on where it was; an absolute CLOCK_REALTIME deadline is what it says ---- */
+
+static void timerfd_fields(struct state *s, struct file *f)
+{
+	struct timerfd *tf = state_loading(s) ? timerfd_alloc(0) : f->priv;
+	bool realtime = tf->kt.clock == CLOCK_REALTIME;
+	int64_t clockid = tf->clockid;
+
+	f->priv = tf;
+	state_range_i64(s, &clockid, CLOCK_REALTIME, CLOCK_BOOTTIME_ALARM);
+	state_bool(s, &realtime);
+	state_i32(s, &tf->settime_flags);
+	state_bool(s, &tf->on);
+	state_u64(s, &tf->ticks);
+	if (realtime)
+		state_i64(s, &tf->deadline_ns);
+	else
+		state_mono(s, &tf->deadline_ns);
+	state_i64(s, &tf->interval_ns);
+	if (!state_loading(s))
+		return;
+	tf->clockid = (int)clockid;
+	tf->kt.clock = realtime ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+	if (tf->deadline_ns < 0 || tf->interval_ns < 0)
+		state_fail(s, "timer before the beginning");
+}
+
+static void timerfd_finish(struct state *s, struct file *f)
+{
+	struct timerfd *tf = f->priv;
+
+	(void)s;
+	if (is_boottime(tf->clockid)) /* which went on meanwhile */
+		tf->deadline_ns -= clock_time_away_ns();
+	if (tf->on)
+		ktimer_arm(&tf->kt, tf->deadline_ns);
+}
+
+const struct file_state file_state_timerfd = {
+	.id = FILE_TIMERFD,
+	.ops = &timerfd_ops,
+	.fields = timerfd_fields,
+	.finish = timerfd_finish,
+};

@@ -11,6 +11,12 @@
  * is mapped for the first time moves to an mfile of its own (tm_own_locked), which holds
  * nothing else; large files move when they outgrow TM_SHARED_MAX.
  *
+ * A checkpoint freezes all pages where they are, by giving everybody a new current mfile (tm_freeze()): a
+ * new era. Extents remember their mfile; one that isn't the file's current one is frozen: it is read where
+ * it is, and copied to the current one before anything writes to it (tm_thaw_locked). What an image brings is
+ * frozen from the start. A frozen page may be mapped read-only as long as no shared mapping can write: then
+ * all mappings get copies.
+ *
  * Copies between pages and guest memory run without tm_file.mu, which ranks above mm.mu.
  * They count as in flight; meanwhile pages that are given up stay allocated (graves), and
  * a writer whose pages moved under it (gen changed) writes again.
@@ -19,6 +25,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/priv.h"
+#include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/kernel/kmem.h"
 #include "sentry/mm/safecopy.h"
 
@@ -27,9 +34,10 @@ static int extent_cmp(struct tm_extent *a, struct tm_extent *b)
 	return a->page < b->page ? -1 : a->page > b->page;
 }
 
-RB_GENERATE_STATIC(tm_extents, tm_extent, tree, extent_cmp)
+RB_GENERATE_INTERNAL(tm_extents, tm_extent, tree, extent_cmp, )
 
-static struct mfile *shared_mf;
+static struct mfile *shared_mf; /* changes only while the sandbox is frozen */
+static uint64_t era;            /* likewise */
 static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static _Atomic unsigned nown; /* files with an mfile of their own */
 
@@ -40,12 +48,51 @@ static void shared_create(void)
 		panic("tmpfs: no memory file: %ld", ptr_err(shared_mf));
 }
 
+int tmpfs_freeze(void)
+{
+	struct mfile *mf = mfile_create("tmpfs"), *old = shared_mf;
+
+	if (is_err(mf))
+		return (int)ptr_err(mf);
+	pthread_once(&shared_once, shared_create);
+	old = shared_mf;
+	shared_mf = mf;
+	era++;
+	mfile_put(old);
+	return 0;
+}
+
+static void drop_own(struct tm_file *f)
+{
+	mfile_put(f->own);
+	f->own = NULL;
+	atomic_fetch_sub(&nown, 1);
+}
+
+/* Where new pages of the file go. */
 struct mfile *tm_mfile_locked(struct tm_file *f)
 {
+	if (f->own && f->own_era != era)
+		drop_own(f);
 	if (f->own)
 		return f->own;
 	pthread_once(&shared_once, shared_create);
 	return shared_mf;
+}
+
+bool tm_frozen_locked(struct tm_file *f, const struct tm_extent *e)
+{
+	return e->mf != tm_mfile_locked(f);
+}
+
+bool tm_any_frozen_locked(struct tm_file *f)
+{
+	struct tm_extent *e;
+
+	RB_FOREACH(e, tm_extents, &f->extents)
+		if (tm_frozen_locked(f, e))
+			return true;
+	return false;
 }
 
 struct tm_file *tm_file_create(struct tm_inode *ti)
@@ -97,6 +144,7 @@ void tm_inflight_put_locked(struct tm_file *f)
 static void extent_drop(struct tm_file *f, struct tm_extent *e)
 {
 	RB_REMOVE(tm_extents, &f->extents, e);
+	mfile_put(e->mf);
 	kmem_uncharge(sizeof(*e));
 	free(e);
 }
@@ -109,15 +157,13 @@ void tm_file_destroy(struct tm_file *f)
 		return;
 	mutex_lock(&f->mu);
 	RB_FOREACH_SAFE(e, tm_extents, &f->extents, tmp) {
-		mfile_range_put(tm_mfile_locked(f), e->off, e->npages << PAGE_SHIFT);
+		mfile_range_put(e->mf, e->off, e->npages << PAGE_SHIFT);
 		extent_drop(f, e);
 	}
 	mutex_unlock(&f->mu);
 	tm_uncharge_pages(TM_SB(f->ti->i.sb), f->npages);
-	if (f->own) {
-		mfile_put(f->own);
-		atomic_fetch_sub(&nown, 1);
-	}
+	if (f->own)
+		drop_own(f);
 	mutex_fini(&f->mu);
 	free(f);
 }
@@ -146,7 +192,9 @@ struct tm_extent *tm_extent_find_locked(struct tm_file *f, uint64_t page, uint64
 
 /* ---- adding ---- */
 
-static void extent_add(struct tm_file *f, uint64_t page, uint64_t npages, uint64_t off)
+/* Takes over the page references. */
+void tm_extent_add_locked(struct tm_file *f, uint64_t page, uint64_t npages, struct mfile *mf,
+			  uint64_t off)
 {
 	struct tm_extent *prev = NULL;
 	uint64_t hole;
@@ -154,7 +202,7 @@ static void extent_add(struct tm_file *f, uint64_t page, uint64_t npages, uint64
 	if (page)
 		prev = tm_extent_find_locked(f, page - 1, &hole);
 	f->npages += npages;
-	if (prev && prev->off + ((page - prev->page) << PAGE_SHIFT) == off) {
+	if (prev && prev->mf == mf && prev->off + ((page - prev->page) << PAGE_SHIFT) == off) {
 		prev->npages += npages;
 		return;
 	}
@@ -162,7 +210,9 @@ static void extent_add(struct tm_file *f, uint64_t page, uint64_t npages, uint64
 	kmem_add(sizeof(*e));
 	e->page = page;
 	e->npages = npages;
+	e->mf = mfile_get(mf);
 	e->off = off;
+	e->common = mf == shared_mf;
 	RB_INSERT(tm_extents, &f->extents, e);
 }
 
@@ -208,7 +258,7 @@ static int populate_hole(struct tm_file *f, uint64_t page, uint64_t npages)
 		tm_uncharge_pages(ts, npages);
 		return err == -ENOMEM ? -ENOSPC : err;
 	}
-	extent_add(f, page, npages, off);
+	tm_extent_add_locked(f, page, npages, mf, off);
 	return 0;
 }
 
@@ -258,8 +308,9 @@ void tm_remove_locked(struct tm_file *f, uint64_t page, uint64_t npages)
 		uint64_t skip = page - e->page, n = MIN(e->npages - skip, end - page);
 		uint64_t tail = e->npages - skip - n;
 		uint64_t tail_off = e->off + ((skip + n) << PAGE_SHIFT);
+		struct mfile *mf = mfile_get(e->mf);
 
-		bury_locked(f, tm_mfile_locked(f), e->off + (skip << PAGE_SHIFT), n << PAGE_SHIFT);
+		bury_locked(f, mf, e->off + (skip << PAGE_SHIFT), n << PAGE_SHIFT);
 		tm_uncharge_pages(TM_SB(f->ti->i.sb), n);
 		f->npages -= n + tail;
 		if (skip)
@@ -267,7 +318,8 @@ void tm_remove_locked(struct tm_file *f, uint64_t page, uint64_t npages)
 		else
 			extent_drop(f, e);
 		if (tail) /* not adjacent to what is left: no merging with it */
-			extent_add(f, page + n, tail, tail_off);
+			tm_extent_add_locked(f, page + n, tail, mf, tail_off);
+		mfile_put(mf);
 		page += n;
 	}
 }
@@ -276,15 +328,21 @@ void tm_remove_locked(struct tm_file *f, uint64_t page, uint64_t npages)
 int tm_zero_locked(struct tm_file *f, uint64_t off, uint64_t len)
 {
 	while (len) {
-		uint64_t hole, n, in_page = off & (PAGE_SIZE - 1);
-		struct tm_extent *e = tm_extent_find_locked(f, off >> PAGE_SHIFT, &hole);
+		uint64_t hole, n, in_page = off & (PAGE_SIZE - 1), page = off >> PAGE_SHIFT;
+		struct tm_extent *e = tm_extent_find_locked(f, page, &hole);
 
+		if (e && tm_frozen_locked(f, e)) {
+			n = (page_up(off + len) >> PAGE_SHIFT) - page;
+			if (tm_thaw_locked(f, page, MIN(n, e->npages - (page - e->page))))
+				return -ENOSPC;
+			e = tm_extent_find_locked(f, page, &hole);
+		}
 		if (!e) {
 			n = MIN(len, PAGE_SIZE - in_page);
 		} else {
 			uint64_t at = off - (e->page << PAGE_SHIFT);
 			n = MIN(len, (e->npages << PAGE_SHIFT) - at);
-			void *p = mfile_ptr(tm_mfile_locked(f), e->off + at, &n);
+			void *p = mfile_ptr(e->mf, e->off + at, &n);
 			if (!p || safezero(p, n))
 				return -ENOSPC;
 		}
@@ -294,36 +352,69 @@ int tm_zero_locked(struct tm_file *f, uint64_t off, uint64_t len)
 	return 0;
 }
 
-/* ---- moving ---- */
+/* ---- frozen pages ---- */
 
-static int copy_data(struct mfile *from, uint64_t src, struct mfile *to, uint64_t dst, uint64_t len)
+/* Pages [page, page+n) of frozen @e become the file's current ones. */
+static int thaw_piece(struct tm_file *f, struct tm_extent *e, uint64_t page, uint64_t n)
 {
-	while (len) {
-		uint64_t n = len;
-		const void *s = mfile_cptr(from, src, &n);
-		void *d = mfile_ptr(to, dst, &n); /* cuts n further */
+	struct mfile *to = tm_mfile_locked(f), *from = mfile_get(e->mf);
+	uint64_t skip = page - e->page, tail = e->npages - skip - n, off;
+	uint64_t src = e->off + (skip << PAGE_SHIFT), len = n << PAGE_SHIFT;
+	int err = mfile_alloc(to, len, &off);
 
-		if (!s || !d || safecopy(d, s, n))
-			return -ENOMEM;
-		src += n;
-		dst += n;
-		len -= n;
+	if (!err) {
+		err = mfile_copy(to, off, from, src, len);
+		if (err)
+			mfile_range_put(to, off, len);
+	}
+	if (err) {
+		mfile_put(from);
+		return err;
+	}
+	bury_locked(f, from, src, len);
+	f->npages -= n + tail;
+	if (skip)
+		e->npages = skip;
+	else
+		extent_drop(f, e);
+	if (tail)
+		tm_extent_add_locked(f, page + n, tail, from, src + len);
+	tm_extent_add_locked(f, page, n, to, off);
+	mfile_put(from);
+	return 0;
+}
+
+/*
+ * Makes every page of the range that is there writable. -ENOMEM. Context: the caller tells mappings
+ * afterwards (tm_moved), unless there can be none of frozen pages.
+ */
+int tm_thaw_locked(struct tm_file *f, uint64_t page, uint64_t npages)
+{
+	uint64_t end = page + npages;
+
+	while (page < end) {
+		uint64_t n;
+		struct tm_extent *e = tm_extent_find_locked(f, page, &n);
+
+		if (e) {
+			n = MIN(e->npages - (page - e->page), end - page);
+			if (tm_frozen_locked(f, e)) {
+				int err = thaw_piece(f, e, page, n);
+
+				if (err)
+					return err;
+			}
+		}
+		if (n >= end - page)
+			break;
+		page += n;
 	}
 	return 0;
 }
 
-/* A fresh range gets what is in another; what was never touched stays so. */
-static int copy_range(struct mfile *from, uint64_t src, struct mfile *to, uint64_t dst, uint64_t len)
-{
-	uint64_t at = src, end = src + len, a;
-	int err = 0;
+/* ---- moving ---- */
 
-	while (!err && at < end && mfile_next_data(from, at, end, &a, &at))
-		err = copy_data(from, a, to, dst + (a - src), at - a);
-	return err;
-}
-
-/* All pages move from the current mfile to @to: both ends' references go along. */
+/* All pages of the current mfile move to @to: both ends' references go along. Frozen ones stay. */
 static int move_locked(struct tm_file *f, struct mfile *to)
 {
 	struct mfile *from = tm_mfile_locked(f);
@@ -332,15 +423,17 @@ static int move_locked(struct tm_file *f, struct mfile *to)
 	int err = 0;
 
 	RB_FOREACH(e, tm_extents, &f->extents)
-		n++;
+		n += e->mf == from;
 	AUTO_FREE uint64_t *offs = kcalloc(n ? n : 1, sizeof(*offs));
 	RB_FOREACH(e, tm_extents, &f->extents) {
 		uint64_t len = e->npages << PAGE_SHIFT;
 
+		if (e->mf != from)
+			continue;
 		err = mfile_alloc(to, len, &offs[i]);
 		if (err)
 			break;
-		err = copy_range(from, e->off, to, offs[i], len);
+		err = mfile_copy(to, offs[i], from, e->off, len);
 		i++;
 		if (err)
 			break;
@@ -352,11 +445,16 @@ static int move_locked(struct tm_file *f, struct mfile *to)
 
 		if (i == n)
 			break;
+		if (e->mf != from)
+			continue;
 		if (err) {
 			mfile_range_put(to, offs[i++], len);
 		} else {
 			bury_locked(f, from, e->off, len);
 			e->off = offs[i++];
+			e->mf = mfile_get(to);
+			e->common = to == shared_mf;
+			mfile_put(from);
 		}
 	}
 	if (!err)
@@ -367,6 +465,7 @@ static int move_locked(struct tm_file *f, struct mfile *to)
 /* Moves the file to an mfile of its own. */
 int tm_own_locked(struct tm_file *f)
 {
+	(void)tm_mfile_locked(f); /* lets go of one of an earlier era */
 	if (f->own)
 		return 0;
 	if (atomic_fetch_add(&nown, 1) >= TM_OWN_HARD_MAX) {
@@ -382,6 +481,7 @@ int tm_own_locked(struct tm_file *f)
 		return err;
 	}
 	f->own = mf;
+	f->own_era = era;
 	return 0;
 }
 
@@ -389,15 +489,14 @@ int tm_own_locked(struct tm_file *f)
  * is small. */
 void tm_disown_locked(struct tm_file *f)
 {
+	(void)tm_mfile_locked(f);
 	if (!f->own || f->npages > TM_SHARED_MAX >> PAGE_SHIFT ||
 	    atomic_load(&nown) <= TM_OWN_SOFT_MAX)
 		return;
 	pthread_once(&shared_once, shared_create);
 	if (move_locked(f, shared_mf))
 		return; /* stays where it is */
-	mfile_put(f->own);
-	f->own = NULL;
-	atomic_fetch_sub(&nown, 1);
+	drop_own(f);
 }
 
 /* st_blocks. Of a mapped file, whose extents are reserved ahead of use, what is really
@@ -410,7 +509,7 @@ uint64_t tm_blocks(struct tm_file *f)
 	mutex_lock(&f->mu);
 	if (f->own) {
 		RB_FOREACH(e, tm_extents, &f->extents)
-			bytes += mfile_range_resident(f->own, e->off, e->npages << PAGE_SHIFT);
+			bytes += mfile_range_resident(e->mf, e->off, e->npages << PAGE_SHIFT);
 	} else {
 		bytes = MIN(f->npages << PAGE_SHIFT, page_up(size));
 	}

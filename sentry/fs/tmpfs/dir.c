@@ -21,6 +21,7 @@
 #include "sentry/fs/tmpfs/priv.h"
 #include "sentry/kernel/kmem.h"
 #include "sentry/time/clock.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define FIRST_SEQ 2      /* 0 and 1 are "." and ".." */
 #define DIRENT_SIZE 20   /* what Linux's tmpfs adds to a directory's size for each entry */
@@ -30,7 +31,7 @@ static int entry_cmp(struct tm_entry *a, struct tm_entry *b)
 	return a->seq < b->seq ? -1 : a->seq > b->seq;
 }
 
-RB_GENERATE_STATIC(tm_entries, tm_entry, tree, entry_cmp)
+RB_GENERATE(tm_entries, tm_entry, tree, entry_cmp)
 
 struct tm_dir *tm_dir_create(bool complete)
 {
@@ -44,7 +45,7 @@ struct tm_dir *tm_dir_create(bool complete)
 
 /* ---- entries ---- */
 
-static struct tm_entry *entry_new(struct tm_dir *d, const char *name)
+struct tm_entry *tm_entry_new(struct tm_dir *d, const char *name)
 {
 	size_t len = strlen(name);
 	struct tm_entry *e = kzalloc(sizeof(*e) + len + 1);
@@ -69,14 +70,14 @@ static void entry_free(struct tm_entry *e)
 /* A name that the guest makes. Those of the image are as many as there are: they aren't charged. */
 static struct tm_entry *entry_make(struct tm_dir *d, const char *name)
 {
-	struct tm_entry *e = entry_new(d, name);
+	struct tm_entry *e = tm_entry_new(d, name);
 
 	e->charged = true;
 	kmem_add(entry_heap(e));
 	return e;
 }
 
-static struct tm_entry *entry_find(struct tm_dir *d, const char *name)
+struct tm_entry *tm_entry_find(struct tm_dir *d, const char *name)
 {
 	struct tm_entry *e;
 
@@ -110,6 +111,13 @@ static void entry_clear(struct tm_dir *d, struct tm_entry *e)
 	e->lower = NULL;
 }
 
+/* Does an entry without a file stay? As a whiteout (a saved directory starts incomplete again), or as a
+ * note that there is none. */
+static bool stays_negative(const struct tm_dir *d, const struct tm_entry *e)
+{
+	return !d->complete || e->in_lower;
+}
+
 /* The name is gone; the entry stays as a whiteout while the lower might still have one.
  * The inode's reference passes to the caller. */
 static struct inode *entry_remove(struct tm_dir *d, struct tm_entry *e)
@@ -117,7 +125,7 @@ static struct inode *entry_remove(struct tm_dir *d, struct tm_entry *e)
 	struct inode *inode = steal_ptr(&e->inode);
 
 	entry_clear(d, e);
-	if (d->complete) {
+	if (!stays_negative(d, e)) {
 		HASH_DEL(d->hash, e);
 		entry_free(e);
 	}
@@ -132,9 +140,10 @@ void tm_dir_free_entries(struct tm_inode *ti, struct tm_inode **drain)
 	struct tm_entry *e, *tmp;
 
 	HASH_ITER(hh, d->hash, e, tmp) {
+		bool stays = stays_negative(d, e);
 		struct inode *inode = entry_remove(d, e);
 
-		if (!d->complete) {
+		if (stays) {
 			HASH_DEL(d->hash, e);
 			entry_free(e);
 		}
@@ -158,17 +167,21 @@ static void merge_one(void *arg, const char *name, struct lower *l)
 {
 	struct tm_dir *d = arg;
 
-	if (entry_find(d, name)) { /* known, replaced or whited out */
+	struct tm_entry *e = tm_entry_find(d, name);
+
+	if (e) { /* known, replaced or whited out */
+		e->in_lower = true;
 		lower_put(l);
 		return;
 	}
-	struct tm_entry *e = entry_new(d, name);
+	e = tm_entry_new(d, name);
 	e->lower = l;
+	e->in_lower = true;
 	entry_show(d, e);
 }
 
 /* Merges the whole lower listing in. */
-static int dir_complete(struct tm_inode *ti)
+int tm_dir_complete(struct tm_inode *ti)
 {
 	struct tm_dir *d = ti->dir;
 	struct tm_entry *e, *tmp;
@@ -180,7 +193,7 @@ static int dir_complete(struct tm_inode *ti)
 		return err;
 	d->complete = true;
 	HASH_ITER(hh, d->hash, e, tmp) {
-		if (entry_exists(e))
+		if (entry_exists(e) || e->in_lower)
 			continue;
 		HASH_DEL(d->hash, e);
 		entry_free(e);
@@ -192,20 +205,21 @@ static int dir_complete(struct tm_inode *ti)
 static struct tm_entry *dir_find(struct tm_inode *ti, const char *name)
 {
 	struct tm_dir *d = ti->dir;
-	struct tm_entry *e = entry_find(d, name);
+	struct tm_entry *e = tm_entry_find(d, name);
 
 	if (e || d->complete)
 		return e;
 	if (++d->misses > TM_LOOKUPS_BEFORE_LISTING) {
-		int err = dir_complete(ti);
+		int err = tm_dir_complete(ti);
 
-		return err ? err_ptr(err) : entry_find(d, name);
+		return err ? err_ptr(err) : tm_entry_find(d, name);
 	}
 	struct lower *l = lower_lookup(ti->lower, name);
 	if (is_err(l))
 		return (void *)l;
-	e = entry_new(d, name);
+	e = tm_entry_new(d, name);
 	e->lower = l;
+	e->in_lower = l != NULL;
 	if (l)
 		entry_show(d, e);
 	return e;
@@ -373,7 +387,7 @@ int tm_unlink(struct inode *dir, const char *name, struct inode *inode)
 
 static int dir_empty(struct inode *dir)
 {
-	int err = dir_complete(TM(dir));
+	int err = tm_dir_complete(TM(dir));
 
 	if (err)
 		return err;
@@ -461,7 +475,7 @@ int tm_rename(struct inode *olddir, const char *oldname, struct inode *inode, st
 		return (int)ptr_err(from);
 	if (!entry_exists(from) || from->inode != inode)
 		return -ENOENT;
-	to = entry_find(TM(newdir)->dir, newname);
+	to = tm_entry_find(TM(newdir)->dir, newname);
 	if (flags & RENAME_EXCHANGE) {
 		if (!entry_exists(to) || to->inode != victim || !victim)
 			return -ENOENT;
@@ -531,7 +545,7 @@ static int tm_iterate(struct file *f, struct dir_ctx *ctx, int64_t *pos)
 	struct tm_dir *d = TM(dir)->dir;
 
 	AUTO_LOCK(&dir->mu);
-	int err = dir_complete(TM(dir));
+	int err = tm_dir_complete(TM(dir));
 	if (err)
 		return err;
 	if (*pos < 0 || !emit_dots(dir, ctx, pos))
@@ -580,4 +594,5 @@ const struct file_ops tm_dir_fops = {
 	.llseek = tm_dir_llseek,
 	.iterate = tm_iterate,
 	.fsync = tm_dir_fsync,
+	.state = &file_state_tmpfs_dir,
 };

@@ -14,6 +14,7 @@
 
 #include "sentry/fs/tmpfs/priv.h"
 #include "sentry/time/clock.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define RELATIME_NS (24LL * 3600 * NSEC_PER_SEC)
 
@@ -57,7 +58,7 @@ static ssize_t read_piece(struct tm_file *f, struct iter *it, uint64_t pos, uint
 	}
 	uint64_t at = pos - (e->page << PAGE_SHIFT);
 	n = MIN(len, (e->npages << PAGE_SHIFT) - at);
-	const void *p = mfile_cptr(tm_mfile_locked(f), e->off + at, &n);
+	const void *p = mfile_cptr(e->mf, e->off + at, &n);
 	if (p)
 		tm_inflight_get_locked(f);
 	mutex_unlock(&f->mu);
@@ -137,11 +138,18 @@ static void *write_begin(struct tm_file *f, uint64_t pos, uint64_t len, uint64_t
 			*err = tm_populate_locked(f, page, 1); /* as much as there is room for */
 		e = tm_extent_find_locked(f, page, &hole);
 	}
+	if (e && tm_frozen_locked(f, e)) {
+		n = ((pos + len - 1) >> PAGE_SHIFT) - page + 1;
+		n = MIN(n, e->npages - (page - e->page));
+		*err = tm_thaw_locked(f, page, n) ? -ENOSPC : 0;
+		*ret_copied_up = true;
+		e = *err ? NULL : tm_extent_find_locked(f, page, &hole);
+	}
 	if (e) {
 		uint64_t at = pos - (e->page << PAGE_SHIFT);
 
 		n = MIN(len, (e->npages << PAGE_SHIFT) - at);
-		p = mfile_ptr(tm_mfile_locked(f), e->off + at, &n);
+		p = mfile_ptr(e->mf, e->off + at, &n);
 		*ret_n = n;
 		*ret_gen = f->gen;
 		if (p)
@@ -442,7 +450,11 @@ static struct vm_object *tm_mmap(struct task *t, struct file *file, int prot, in
 	mutex_lock(&f->mu);
 	if (shared && (prot & PROT_WRITE) && (f->seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
 		err = -EPERM;
-	bool up = !err && shared && (file->fmode & FMODE_WRITE) && *off < f->lower_end;
+	bool writable = !err && shared && (file->fmode & FMODE_WRITE);
+	bool up = writable && *off < f->lower_end;
+	/* From now on frozen pages are copied rather than mapped; those mapped already go. */
+	bool thaw = writable && !f->thaw_maps && tm_any_frozen_locked(f);
+	f->thaw_maps |= writable;
 	if (up) {
 		uint64_t end = MIN(page_up(f->lower_end), *off + page_up(len));
 
@@ -451,7 +463,9 @@ static struct vm_object *tm_mmap(struct task *t, struct file *file, int prot, in
 	mutex_unlock(&f->mu);
 	if (err)
 		return err_ptr(err);
-	if (up)
+	if (thaw)
+		tm_moved(f, 0, UINT64_MAX);
+	else if (up)
 		tm_moved(f, *off, page_up(len));
 	accessed(file);
 	return &f->vmo;
@@ -472,4 +486,5 @@ const struct file_ops tm_file_fops = {
 	.mmap = tm_mmap,
 	.fsync = tm_fsync,
 	.fallocate = tm_fallocate,
+	.state = &file_state_tmpfs,
 };

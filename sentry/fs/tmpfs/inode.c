@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/priv.h"
 #include "sentry/kernel/kmem.h"
+#include "sentry/state/state.h"
 
-static const struct inode_ops tm_inode_ops;
 
 static bool charge_inode(struct tm_super *ts)
 {
@@ -25,24 +25,40 @@ static const struct file_ops *fops_for(uint32_t mode)
 	return S_ISDIR(mode) ? &tm_dir_fops : NULL;
 }
 
+void tm_inode_set_type(struct tm_inode *ti)
+{
+	ti->i.fops = fops_for(ti->i.mode);
+	if (S_ISDIR(ti->i.mode)) {
+		ti->dir = tm_dir_create(!ti->lower);
+	} else if (S_ISREG(ti->i.mode)) {
+		ti->file = tm_file_create(ti);
+		ti->i.vmobj = &ti->file->vmo;
+	}
+}
+
 /* @l: its lower (reference taken over) or NULL. */
 static struct inode *inode_new(struct super *sb, uint32_t mode, uid_t uid, gid_t gid, uint64_t ino,
 			       struct lower *l)
 {
 	struct tm_inode *ti = kzalloc(sizeof(*ti));
 
-	inode_init(&ti->i, sb, &tm_inode_ops, fops_for(mode), ino, mode, uid, gid);
+	inode_init(&ti->i, sb, &tm_inode_ops, NULL, ino, mode, uid, gid);
 	ti->lower = l;
 	mutex_init(&ti->xattr_mu, RANK_FS);
 	ti->xattrs_loaded = !l;
-	if (S_ISDIR(mode)) {
-		ti->dir = tm_dir_create(!l);
+	tm_inode_set_type(ti);
+	if (S_ISDIR(mode))
 		ti->i.nlink = 2;
-	} else if (S_ISREG(mode)) {
-		ti->file = tm_file_create(ti);
-		ti->i.vmobj = &ti->file->vmo;
-	}
 	return &ti->i;
+}
+
+struct tm_inode *tm_inode_alloc(void)
+{
+	struct tm_inode *ti = kzalloc(sizeof(*ti));
+
+	inode_init(&ti->i, NULL, &tm_inode_ops, NULL, 0, 0, 0, 0);
+	mutex_init(&ti->xattr_mu, RANK_FS);
+	return ti;
 }
 
 /* A fresh inode with one link (directories: two). err_ptr(-ENOSPC) beyond nr_inodes. */
@@ -196,7 +212,7 @@ static int tm_setattr(struct inode *inode, const struct iattr *attr)
 	return generic_setattr(inode, &rest);
 }
 
-static const struct inode_ops tm_inode_ops = {
+const struct inode_ops tm_inode_ops = {
 	.destroy = tm_destroy,
 	.lookup = tm_lookup,
 	.create = tm_create,
@@ -215,4 +231,5 @@ static const struct inode_ops tm_inode_ops = {
 	.setxattr = tm_setxattr,
 	.listxattr = tm_listxattr,
 	.removexattr = tm_removexattr,
+	.state = &state_inode_tmpfs,
 };

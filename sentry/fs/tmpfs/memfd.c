@@ -15,6 +15,7 @@
 #include "sentry/fs/tmpfs/priv.h"
 #include "sentry/kernel/task.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
+#include "sentry/vfs/vfs_state.h"
 
 #ifndef F_SEAL_EXEC
 #define F_SEAL_EXEC 0x0020
@@ -27,16 +28,31 @@
 	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE |  \
 	 F_SEAL_EXEC)
 
-static struct super *shm_super;
-static pthread_once_t shm_once = PTHREAD_ONCE_INIT;
+static struct super *_Atomic shm_super; /* set once; reference */
 
-static void shm_create(void)
+/* Linux's internal mount has no limits either: the sandbox's memory limit is the limit. */
+static struct super *shm_get(void)
 {
-	/* Linux's internal mount has no limits either: the sandbox's memory limit is the
-	 * limit. */
-	shm_super = tmpfs_create_super(0, "size=0,nr_inodes=0");
-	if (is_err(shm_super))
-		panic("tmpfs: no instance for memfds: %ld", ptr_err(shm_super));
+	struct super *sb = shm_super, *none = NULL;
+
+	if (sb)
+		return sb;
+	sb = tmpfs_create_super(0, "size=0,nr_inodes=0");
+	if (is_err(sb))
+		panic("tmpfs: no instance for memfds: %ld", ptr_err(sb));
+	if (!atomic_compare_exchange_strong(&shm_super, &none, sb)) {
+		super_put(sb); /* somebody was faster */
+		sb = none;
+	}
+	return sb;
+}
+
+void tmpfs_state_globals(struct state *s)
+{
+	struct super *sb = shm_super;
+
+	state_ref(s, &state_super_tmpfs, &sb);
+	shm_super = sb;
 }
 
 /* May the size change so, and (@write) may content change? 0 or -EPERM. */
@@ -57,10 +73,9 @@ int tm_check_seals(struct tm_file *f, uint64_t old_size, uint64_t new_size, bool
 
 struct file *memfd_create_file(const char *name, unsigned flags)
 {
-	pthread_once(&shm_once, shm_create);
 	uint32_t mode = (flags & MFD_NOEXEC_SEAL) ? 0666 : 0777;
 	const struct cred *c = current_task() ? task_cred(current_task()) : NULL;
-	struct inode *inode = tm_inode_create(shm_super, S_IFREG | mode, 0, c ? c->fsuid : 0,
+	struct inode *inode = tm_inode_create(shm_get(), S_IFREG | mode, 0, c ? c->fsuid : 0,
 					      c ? c->fsgid : 0);
 	if (is_err(inode))
 		return (void *)inode;

@@ -85,11 +85,24 @@ static int object_translate(struct vm_object *o, uint64_t off, uint64_t *len, bo
 		if (!e)
 			return -EFAULT;
 	}
-	if (tm_own_locked(f))
+	/* Of a frozen page everybody maps the same copy: the frozen one while nobody can write through a
+	 * mapping, else a new one. */
+	bool frozen = tm_frozen_locked(f, e);
+	if (frozen && (write || f->thaw_maps || e->common)) {
+		uint64_t n = MIN(max >> PAGE_SHIFT, e->npages - (page - e->page));
+
+		if (tm_own_locked(f) || tm_thaw_locked(f, page, MIN(n, (uint64_t)TM_FAULT_PAGES)))
+			return -EFAULT;
+		frozen = false;
+	}
+	if (!frozen && tm_own_locked(f))
+		return -EFAULT;
+	e = tm_extent_find_locked(f, page, &hole);
+	if (!e)
 		return -EFAULT;
 	uint64_t at = off - (e->page << PAGE_SHIFT);
 	*len = MIN(max, (e->npages << PAGE_SHIFT) - at);
-	*ret_mf = mfile_get(f->own);
+	*ret_mf = mfile_get(e->mf);
 	*ret_off = e->off + at;
 	return 0;
 }

@@ -51,9 +51,11 @@ struct tm_entry {
 	struct inode *inode;      /* reference */
 	struct lower *lower;      /* reference; inode not made yet */
 	bool charged;             /* to sentry/kernel/kmem.h */
+	bool in_lower;            /* the image has this name: a whiteout when it is gone */
 	char name[];
 };
 RB_HEAD(tm_entries, tm_entry);
+RB_PROTOTYPE(tm_entries, tm_entry, tree, )
 
 struct tm_dir {                   /* all (i) */
 	struct tm_entry *hash;
@@ -68,10 +70,12 @@ struct tm_dir {                   /* all (i) */
 struct tm_extent {
 	RB_ENTRY(tm_extent) tree;
 	uint64_t page, npages;    /* of the file */
+	struct mfile *mf;         /* reference; not the file's current one: frozen, see data.c */
 	uint64_t off;             /* in the mfile */
-	struct tm_extent *next;   /* on a list of what is to be freed */
+	bool common;              /* other files' pages are in that mfile, too: stubs can't have it */
 };
 RB_HEAD(tm_extents, tm_extent);
+RB_PROTOTYPE(tm_extents, tm_extent, tree, )
 
 struct tm_grave {                 /* ranges to be freed when no copy is in flight */
 	struct tm_grave *next;
@@ -84,6 +88,8 @@ struct tm_file {
 	struct mutex mu;          /* RANK_INODE_PAGES */
 	struct tm_extents extents; /* (p) */
 	struct mfile *own;        /* (p) its own mfile; NULL: data is in the shared one */
+	uint64_t own_era;         /* (p) `own` is of this era; frozen since if that isn't today's */
+	bool thaw_maps;           /* (p) frozen pages are not mapped, but copied: it was mapped writable */
 	uint64_t npages;          /* (p) in extents */
 	uint64_t lower_end;       /* (p) bytes below it that no extent covers are the lower's */
 	bool ahead;               /* (p) pages beyond the end are a guess at what comes */
@@ -131,16 +137,26 @@ struct super *tm_super_create(const struct fs_type *type, uint64_t magic, unsign
 			      const char *data, struct lower *lower);
 /* May files take @npages more of the sandbox's memory? */
 bool tm_room(uint64_t npages);
+extern const struct super_ops tm_super_ops;
 bool tm_charge_pages(struct tm_super *ts, uint64_t n);
 void tm_uncharge_pages(struct tm_super *ts, uint64_t n);
 
 /* inode.c */
+extern const struct inode_ops tm_inode_ops;
+/* An empty inode on no super, for loading; tm_inode_set_type() when its mode and lower are there. */
+struct tm_inode *tm_inode_alloc(void);
+void tm_inode_set_type(struct tm_inode *ti);
 struct inode *tm_inode_create(struct super *sb, uint32_t mode, dev_t rdev, uid_t uid, gid_t gid);
 struct inode *tm_inode_from_lower(struct super *sb, struct lower *l);
 void tm_nlink_dec(struct inode *inode);
 
 /* dir.c */
 struct tm_dir *tm_dir_create(bool complete);
+/* A fresh entry, which names nothing yet. / The entry of a name, negative or not; or NULL. */
+struct tm_entry *tm_entry_new(struct tm_dir *d, const char *name);
+struct tm_entry *tm_entry_find(struct tm_dir *d, const char *name);
+/* Merges the whole listing of the lower in. */
+int tm_dir_complete(struct tm_inode *ti);
 void tm_dir_free_entries(struct tm_inode *ti, struct tm_inode **drain);
 struct inode *tm_lookup(struct inode *dir, const char *name);
 struct inode *tm_create(struct inode *dir, const char *name, uint32_t mode, uid_t uid, gid_t gid);
@@ -163,6 +179,8 @@ int tm_setxattr(struct inode *inode, const char *name, const void *buf, size_t s
 ssize_t tm_listxattr(struct inode *inode, char *buf, size_t size);
 int tm_removexattr(struct inode *inode, const char *name);
 void tm_xattrs_free(struct tm_inode *ti);
+/* As the last one, charged; takes nothing over. */
+void tm_xattr_add(struct tm_inode *ti, const char *name, const void *value, size_t size);
 
 /* data.c */
 struct tm_file *tm_file_create(struct tm_inode *ti);
@@ -172,6 +190,11 @@ struct tm_extent *tm_extent_find_locked(struct tm_file *f, uint64_t page, uint64
 void tm_remove_locked(struct tm_file *f, uint64_t page, uint64_t npages);
 int tm_zero_locked(struct tm_file *f, uint64_t off, uint64_t len);
 struct mfile *tm_mfile_locked(struct tm_file *f);
+bool tm_frozen_locked(struct tm_file *f, const struct tm_extent *e);
+bool tm_any_frozen_locked(struct tm_file *f);
+int tm_thaw_locked(struct tm_file *f, uint64_t page, uint64_t npages);
+void tm_extent_add_locked(struct tm_file *f, uint64_t page, uint64_t npages, struct mfile *mf,
+			  uint64_t off);
 int tm_own_locked(struct tm_file *f);
 void tm_disown_locked(struct tm_file *f);
 void tm_inflight_get_locked(struct tm_file *f);
@@ -186,6 +209,12 @@ int tm_truncate(struct inode *inode, uint64_t size);
 extern const struct vm_object_ops tm_object_ops;
 /* Pages of the range come from somewhere else now. Context: tm_file.mu not held. */
 void tm_moved(struct tm_file *f, uint64_t off, uint64_t len);
+
+/* data_state.c: both directions; pages are counted against the super when loading. */
+struct state;
+void tm_data_state(struct state *s, struct tm_file *f);
+
+/* The pages of a file, both directions (sentry/state/pages.h); the inode's attributes are there. */
 
 /* memfd.c */
 int tm_check_seals(struct tm_file *f, uint64_t old_size, uint64_t new_size, bool write);

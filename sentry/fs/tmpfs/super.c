@@ -14,6 +14,7 @@
 #include "sentry/fs/tmpfs/priv.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/kernel/kernel.h"
+#include "sentry/vfs/vfs_state.h"
 
 #define DEFAULT_PAGES (8UL << 30 >> PAGE_SHIFT)   /* when the sandbox has no memory limit */
 #define OVERLAY_PAGES (64UL << 30 >> PAGE_SHIFT)  /* shown as the size of the root file system */
@@ -240,11 +241,12 @@ static void tm_show_options(struct super *sb, struct seqbuf *out)
 	seq_printf(out, ",inode64");
 }
 
-static const struct super_ops tm_super_ops = {
+const struct super_ops tm_super_ops = {
 	.destroy = tm_super_destroy,
 	.statfs = tm_statfs,
 	.remount = tm_remount,
 	.show_options = tm_show_options,
+	.state = &state_super_tmpfs,
 };
 
 /* Also the overlay's. @lower: root of the image (reference taken over) or NULL. */

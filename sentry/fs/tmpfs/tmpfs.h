@@ -11,6 +11,9 @@ struct super;
 
 /* Registers the type "tmpfs". Once, at start. */
 void tmpfs_init(void);
+/* All pages of all files stay where they are from now on: who writes to one copies it first. 0 or -errno.
+ * Context: the sandbox is frozen (sentry/kernel/freeze.h), after mm_freeze_all(). */
+int tmpfs_freeze(void);
 /* A new instance. @data: mount options (size=, nr_blocks=, nr_inodes=, mode=, uid=,
  * gid=), may be NULL. err_ptr(-EINVAL) for unknown ones. */
 struct super *tmpfs_create_super(unsigned long flags, const char *data);

@@ -33,7 +33,7 @@ static size_t xattr_heap(const struct tm_xattr *x)
 	return sizeof(*x) + strlen(x->name) + 1 + x->size;
 }
 
-static void add(struct tm_inode *ti, const char *name, const void *value, size_t size)
+void tm_xattr_add(struct tm_inode *ti, const char *name, const void *value, size_t size)
 {
 	struct tm_xattr *x = kzalloc(sizeof(*x));
 
@@ -82,7 +82,7 @@ static int load(struct tm_inode *ti)
 		ssize_t size = lower_getxattr(ti->lower, names + at, value, GOFER_XATTR_SIZE_MAX);
 
 		if (size >= 0 && *find(ti, names + at) == NULL)
-			add(ti, names + at, value, (size_t)size);
+			tm_xattr_add(ti, names + at, value, (size_t)size);
 	}
 	ti->xattrs_loaded = true;
 	return 0;
@@ -141,7 +141,7 @@ int tm_setxattr(struct inode *inode, const char *name, const void *buf, size_t s
 		return -ENOSPC;
 	if (*p)
 		drop(p);
-	add(ti, name, buf, size);
+	tm_xattr_add(ti, name, buf, size);
 	inode_touch(inode, 0);
 	return 0;
 }

@@ -81,10 +81,14 @@ int __vdso_clock_gettime(int clock, struct vdso_timespec *ts)
 	case L_CLOCK_MONOTONIC:
 	case L_CLOCK_MONOTONIC_RAW:
 	case L_CLOCK_MONOTONIC_COARSE:
-	case L_CLOCK_BOOTTIME:
 		if (!vvar_read(&vvar, &vt))
 			goto fallback;
 		ns = (uint64_t)vt.mono_ns;
+		break;
+	case L_CLOCK_BOOTTIME:
+		if (!vvar_read(&vvar, &vt))
+			goto fallback;
+		ns = (uint64_t)(vt.mono_ns + vvar.boot_offset_ns);
 		break;
 	default:
 		goto fallback;

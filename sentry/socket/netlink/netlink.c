@@ -21,6 +21,7 @@
 #include "sentry/kernel/task.h"
 #include "sentry/socket/netlink/netlink_priv.h"
 #include "sentry/socket/socket.h"
+#include "sentry/state/state.h"
 
 #define NL_SEND_MAX 32768u /* one sendmsg */
 #define NL_QUEUE_MAX 64    /* datagrams that wait to be read: beyond it ENOBUFS, as on Linux */
@@ -407,7 +408,20 @@ static const struct proto_ops netlink_ops = {
 	.recvmsg = netlink_recvmsg,
 	.poll = netlink_poll,
 	.setsockopt = netlink_setsockopt,
+	.state = &state_sock_netlink,
 };
+
+static struct nl_sock *nl_alloc(struct netns *net, int type, int protocol)
+{
+	struct nl_sock *nl = kzalloc(sizeof(*nl));
+
+	socket_init(&nl->sk, &netlink_ops, net, AF_NETLINK, type, protocol);
+	list_init(&nl->rq);
+	mutex_lock(&nl_mu);
+	list_add_tail(&nl_socks, &nl->node);
+	mutex_unlock(&nl_mu);
+	return nl;
+}
 
 static int netlink_create(struct task *t, struct netns *net, int type, int protocol,
 			  struct socket **ret)
@@ -419,12 +433,7 @@ static int netlink_create(struct task *t, struct netns *net, int type, int proto
 		return -ESOCKTNOSUPPORT;
 	if (protocol != NETLINK_ROUTE && protocol != NETLINK_KOBJECT_UEVENT)
 		return -EPROTONOSUPPORT;
-	nl = kzalloc(sizeof(*nl));
-	socket_init(&nl->sk, &netlink_ops, net, AF_NETLINK, type, protocol);
-	list_init(&nl->rq);
-	mutex_lock(&nl_mu);
-	list_add_tail(&nl_socks, &nl->node);
-	mutex_unlock(&nl_mu);
+	nl = nl_alloc(net, type, protocol);
 	*ret = &nl->sk;
 	return 0;
 }
@@ -436,3 +445,59 @@ void netlink_init(void)
 	mutex_init(&nl_mu, RANK_SOCK_BIND);
 	sock_register(&netlink_family);
 }
+
+/* ---------------------------------------------------------------- saving */
+
+static void *netlink_state_alloc(struct state *s)
+{
+	(void)s;
+	return &nl_alloc(NULL, SOCK_RAW, NETLINK_ROUTE)->sk;
+}
+
+static void dgram_fields(struct state *s, struct nl_sock *nl, struct nl_dgram *d)
+{
+	uint32_t len = state_count(s, d ? (uint32_t)d->len : 0, NL_REPLY_MAX);
+
+	if (state_loading(s)) {
+		d = kzalloc(sizeof(*d) + len);
+		d->len = len;
+		kmem_add(sizeof(*d) + len);
+		list_add_tail(&nl->rq, &d->node);
+		nl->queued++;
+	}
+	state_bytes(s, d->data, len);
+}
+
+static void netlink_fields(struct state *s, void *obj)
+{
+	struct nl_sock *nl = nl_of(obj);
+	bool raw = nl->sk.type == SOCK_RAW;
+	struct nl_dgram *d;
+	uint32_t n;
+
+	socket_state_fields(s, &nl->sk);
+	state_bool(s, &raw);
+	nl->sk.type = raw ? SOCK_RAW : SOCK_DGRAM;
+	state_u32(s, &nl->portid);
+	state_u32(s, &nl->groups);
+	n = state_count(s, nl->queued, NL_QUEUE_MAX);
+	for (; state_loading(s) && n && state_ok(s); n--)
+		dgram_fields(s, nl, NULL);
+	if (nl->sk.protocol != NETLINK_ROUTE && nl->sk.protocol != NETLINK_KOBJECT_UEVENT)
+		state_fail(s, "netlink protocol %d", nl->sk.protocol);
+	if (state_loading(s))
+		return;
+	list_for_each (d, &nl->rq, node)
+		dgram_fields(s, nl, d);
+}
+
+const struct state_type state_sock_netlink = {
+	.id = STATE_SOCK_NETLINK,
+	.version = 1,
+	.name = "netlink socket",
+	.alloc = netlink_state_alloc,
+	.fields = netlink_fields,
+	.get = socket_state_get,
+	.put = socket_state_put,
+	.phase = 2,
+};

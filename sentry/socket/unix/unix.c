@@ -58,14 +58,35 @@ void unix_copy_peercred(struct unix_sock *to, const struct unix_sock *from)
 
 struct unix_sock *unix_alloc(struct netns *net, int type)
 {
-	struct unix_sock *u = kzalloc(sizeof(*u));
-	const struct proto_ops *ops = &unix_stream_ops;
+	struct unix_sock *u = unix_alloc_bare();
 
+	unix_set_type(u, type);
+	u->sk.net = netns_get(net);
+	unix_enter_net(u);
+	return u;
+}
+
+void unix_set_type(struct unix_sock *u, int type)
+{
+	u->sk.type = type;
 	if (type == SOCK_DGRAM)
-		ops = &unix_dgram_ops;
+		u->sk.ops = &unix_dgram_ops;
 	else if (type == SOCK_SEQPACKET)
-		ops = &unix_seqpacket_ops;
-	socket_init(&u->sk, ops, net, AF_UNIX, type, 0);
+		u->sk.ops = &unix_seqpacket_ops;
+}
+
+void unix_enter_net(struct unix_sock *u)
+{
+	AUTO_LOCK(&unix_bind_mu);
+	list_add_tail(&u->sk.net->unix_socks, &u->net_node);
+}
+
+struct unix_sock *unix_alloc_bare(void)
+{
+	struct unix_sock *u = kzalloc(sizeof(*u));
+
+	socket_init(&u->sk, &unix_stream_ops, NULL, AF_UNIX, SOCK_STREAM, 0);
+	list_init(&u->net_node);
 	list_init(&u->rq);
 	list_init(&u->clients);
 	list_init(&u->client_node);
@@ -73,9 +94,6 @@ struct unix_sock *unix_alloc(struct netns *net, int type)
 	list_init(&u->accept_node);
 	list_init(&u->gc_node);
 	waitq_init(&u->room_wq);
-	mutex_lock(&unix_bind_mu);
-	list_add_tail(&net->unix_socks, &u->net_node);
-	mutex_unlock(&unix_bind_mu);
 	return u;
 }
 

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "sentry/kernel/task.h"
 #include "sentry/socket/unix/unix_priv.h"
+#include "sentry/state/state.h"
 
 #define MSG_OVERHEAD 256u /* charged for each message, so that empty ones are bounded, too */
 
@@ -363,6 +364,7 @@ const struct proto_ops unix_dgram_ops = {
 	UNIX_MESSAGE_OPS,
 	.name = "UNIX",
 	.connect = dgram_connect,
+	.state = &state_sock_unix,
 };
 
 const struct proto_ops unix_seqpacket_ops = {
@@ -371,4 +373,5 @@ const struct proto_ops unix_seqpacket_ops = {
 	.connect = unix_connect,
 	.listen = unix_listen,
 	.accept = unix_accept,
+	.state = &state_sock_unix,
 };

@@ -40,14 +40,8 @@ static struct unix_sock *unix_of_file(struct file *f)
 	return s && s->family == AF_UNIX ? unix_of(s) : NULL;
 }
 
-int unix_inflight(struct task *t, struct scm *scm)
+static void count_in_locked(struct scm *scm)
 {
-	bool priv = task_capable(t, CAP_SYS_RESOURCE) || task_capable(t, CAP_SYS_ADMIN);
-	uint64_t limit = priv ? UNIX_MAX_INFLIGHT : task_rlimit(t, RLIMIT_NOFILE);
-
-	AUTO_LOCK(&unix_gc_mu);
-	if (inflight_files > limit || inflight_files + scm->nfiles > UNIX_MAX_INFLIGHT)
-		return -ETOOMANYREFS;
 	for (unsigned i = 0; i < scm->nfiles; i++) {
 		struct unix_sock *u = unix_of_file(scm->files[i]);
 
@@ -58,6 +52,23 @@ int unix_inflight(struct task *t, struct scm *scm)
 	}
 	inflight_files += scm->nfiles;
 	scm->inflight = true;
+}
+
+void unix_inflight_restore(struct scm *scm)
+{
+	AUTO_LOCK(&unix_gc_mu);
+	count_in_locked(scm);
+}
+
+int unix_inflight(struct task *t, struct scm *scm)
+{
+	bool priv = task_capable(t, CAP_SYS_RESOURCE) || task_capable(t, CAP_SYS_ADMIN);
+	uint64_t limit = priv ? UNIX_MAX_INFLIGHT : task_rlimit(t, RLIMIT_NOFILE);
+
+	AUTO_LOCK(&unix_gc_mu);
+	if (inflight_files > limit || inflight_files + scm->nfiles > UNIX_MAX_INFLIGHT)
+		return -ETOOMANYREFS;
+	count_in_locked(scm);
 	return 0;
 }
 

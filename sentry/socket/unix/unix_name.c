@@ -18,7 +18,7 @@
 
 struct mutex unix_bind_mu;
 
-static bool is_abstract(const struct sockaddr_un *un, unsigned len)
+bool unix_is_abstract(const struct sockaddr_un *un, unsigned len)
 {
 	return len > PATH_OFF && un->sun_path[0] == '\0';
 }
@@ -64,6 +64,13 @@ static struct unix_sock *abstract_find_locked(struct netns *net, const struct so
 	return u;
 }
 
+static void abstract_hash_locked(struct unix_sock *u)
+{
+	u->abs_key = *u->name;
+	u->abs_key.sun_family = (sa_family_t)u->sk.type;
+	HASH_ADD_KEYPTR(hh, u->sk.net->abstract, &u->abs_key, u->name_len, u);
+}
+
 static int abstract_bind_locked(struct unix_sock *u, const struct sockaddr_un *un, unsigned len)
 {
 	struct netns *net = u->sk.net;
@@ -73,10 +80,17 @@ static int abstract_bind_locked(struct unix_sock *u, const struct sockaddr_un *u
 	if (abstract_find_locked(net, un, len, u->sk.type))
 		return -EADDRINUSE;
 	set_name_locked(u, un, len);
-	u->abs_key = *un;
-	u->abs_key.sun_family = (sa_family_t)u->sk.type;
-	HASH_ADD_KEYPTR(hh, net->abstract, &u->abs_key, len, u);
+	abstract_hash_locked(u);
 	return 0;
+}
+
+bool unix_restore_abstract(struct unix_sock *u)
+{
+	AUTO_LOCK(&unix_bind_mu);
+	if (abstract_find_locked(u->sk.net, u->name, u->name_len, u->sk.type))
+		return false;
+	abstract_hash_locked(u);
+	return true;
 }
 
 int unix_autobind(struct task *t, struct unix_sock *u)
@@ -139,7 +153,7 @@ int unix_bind(struct task *t, struct socket *s, const struct sock_addr *addr)
 	err = check_addr(addr, &un, &len);
 	if (err)
 		return err;
-	if (!is_abstract(&un, len))
+	if (!unix_is_abstract(&un, len))
 		return bind_path(t, u, &un);
 	AUTO_LOCK(&unix_bind_mu);
 	return abstract_bind_locked(u, &un, len);
@@ -150,7 +164,7 @@ void unix_unbind(struct unix_sock *u)
 	struct path p;
 
 	mutex_lock(&unix_bind_mu);
-	if (u->name && is_abstract(u->name, u->name_len) && u->hh.tbl) {
+	if (u->name && unix_is_abstract(u->name, u->name_len) && u->hh.tbl) {
 		HASH_DEL(u->sk.net->abstract, u);
 		u->hh.tbl = NULL;
 	}
@@ -200,7 +214,7 @@ struct unix_sock *unix_find(struct task *t, struct netns *net, const struct sock
 
 	if (err || len <= PATH_OFF)
 		return err_ptr(-EINVAL);
-	if (is_abstract(&un, len)) {
+	if (unix_is_abstract(&un, len)) {
 		mutex_lock(&unix_bind_mu);
 		u = abstract_find_locked(net, &un, len, type);
 		if (u && !ref_get_unless_zero(&u->sk.ref))
@@ -241,7 +255,7 @@ void unix_show_proc(struct netns *ns, struct seqbuf *out)
 			size_t n = u->name_len - PATH_OFF;
 
 			seq_putc(out, ' ');
-			if (!is_abstract(un, u->name_len))
+			if (!unix_is_abstract(un, u->name_len))
 				n = strnlen(un->sun_path, n);
 			for (size_t i = 0; i < n; i++)
 				seq_putc(out, un->sun_path[i] ? un->sun_path[i] : '@');

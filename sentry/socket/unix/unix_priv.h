@@ -110,6 +110,10 @@ extern struct mutex unix_bind_mu; /* RANK_SOCK_BIND: names */
 
 /* unix.c */
 struct unix_sock *unix_alloc(struct netns *net, int type);
+/* In no namespace yet, for loading; then its type, and into the tables of its namespace. */
+struct unix_sock *unix_alloc_bare(void);
+void unix_set_type(struct unix_sock *u, int type);
+void unix_enter_net(struct unix_sock *u);
 void unix_cred_fill(struct task *t, struct unix_cred *c);
 void unix_cred_put(struct unix_cred *c);
 /* Remembers @t as what the other side sees by SO_PEERCRED. Context: u->sk.mu, or @u not public. */
@@ -126,6 +130,9 @@ void unix_addr_of(struct unix_sock *u, struct sock_addr *ret);
 int unix_bind(struct task *t, struct socket *s, const struct sock_addr *addr);
 int unix_autobind(struct task *t, struct unix_sock *u);
 void unix_unbind(struct unix_sock *u); /* at release: no locks held */
+bool unix_is_abstract(const struct sockaddr_un *un, unsigned len);
+/* Loading: enters the abstract name that @u has. False: it is taken. */
+bool unix_restore_abstract(struct unix_sock *u);
 /* The socket bound to @addr: reference; err_ptr(-ECONNREFUSED, -EPROTOTYPE, lookup errors). */
 struct unix_sock *unix_find(struct task *t, struct netns *net, const struct sock_addr *addr, int type);
 
@@ -167,6 +174,8 @@ extern struct mutex unix_gc_mu; /* RANK_SOCK_GC */
 /* Accounts the files of @scm as in flight. 0 or -ETOOMANYREFS. */
 int unix_inflight(struct task *t, struct scm *scm);
 void unix_notinflight(struct scm *scm);
+/* Loading: the same, whatever the limits say. */
+void unix_inflight_restore(struct scm *scm);
 /* A unix socket was closed: frees sockets that only refer to each other through queues. */
 void unix_gc(void);
 void unix_gc_init(void);

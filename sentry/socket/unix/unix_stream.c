@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "sentry/kernel/task.h"
 #include "sentry/socket/unix/unix_priv.h"
+#include "sentry/state/state.h"
 
 /* ---------------------------------------------------------------- send */
 
@@ -350,4 +351,5 @@ const struct proto_ops unix_stream_ops = {
 	.poll = unix_poll,
 	.ioctl = unix_ioctl,
 	.getsockopt = unix_getsockopt,
+	.state = &state_sock_unix,
 };

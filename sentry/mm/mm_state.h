@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What saving and loading need of address spaces, beside state_mm and state_shmem. */
+#ifndef SENTRY_MM_MM_STATE_H
+#define SENTRY_MM_MM_STATE_H
+
+struct mm;
+
+/* Makes every address space copy-on-write, before anything is saved. Context: the sandbox is frozen. */
+void mm_freeze_all(void);
+/* A loaded task runs in @mm: one more use, beside the reference that state_ref() has taken. */
+void mm_state_use(struct mm *mm);
+
+#endif

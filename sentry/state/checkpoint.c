@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See checkpoint.h. */
+#include "sentry/state/checkpoint.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "sentry/fs/tmpfs/tmpfs.h"
+#include "sentry/kernel/freeze.h"
+#include "sentry/kernel/kernel.h"
+#include "sentry/kernel/kernel_state.h"
+#include "sentry/mm/mm_state.h"
+#include "sentry/state/state_priv.h"
+#include "sentry/vfs/vfs_state.h"
+
+/* Roots, in this order. */
+enum { ROOT_KERNEL, ROOT_VFS, ROOT_CONTAINER };
+
+static int64_t host_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts); /* host: clock_gettime */
+	return ts.tv_sec * 1000000000LL + ts.tv_nsec;
+}
+
+static int freeze(char **ret_why)
+{
+	int r = kernel_freeze();
+	const char *who = kernel_freeze_culprit();
+
+	if (r == -ETIMEDOUT)
+		*ret_why = kasprintf("process %s does not stop", *who ? who : "of the sandbox's own");
+	else if (r < 0)
+		*ret_why = kstrdup("another checkpoint is being taken");
+	return r;
+}
+
+static int save_objects(struct checkpoint *c, enum state_purpose purpose, void *container,
+			struct state_pages *pages, char **ret_why)
+{
+	int r;
+
+	mm_freeze_all();
+	r = tmpfs_freeze();
+	if (r < 0) {
+		*ret_why = kasprintf("no memory file: %s", strerror(-r));
+		return r;
+	}
+	c->state = state_saver(purpose, pages);
+	state_add_root(c->state, &state_kernel, &kernel);
+	state_add_root(c->state, &state_vfs, &vfs_globals);
+	state_add_root(c->state, &state_container, container);
+	if (state_save(c->state, &c->objects, &c->objects_len) == 0) {
+		c->nobjects = state_objects(c->state);
+		return 0;
+	}
+	*ret_why = kstrdup(state_why(c->state));
+	return -EOPNOTSUPP;
+}
+
+int checkpoint_take(struct checkpoint *c, enum state_purpose purpose, void *container, bool stay,
+		    struct state_pages *pages, char **ret_why)
+{
+	int r;
+
+	memset(c, 0, sizeof(*c));
+	c->pages = pages;
+	c->frozen_at = host_now();
+	r = freeze(ret_why);
+	if (r < 0)
+		return r;
+	r = save_objects(c, purpose, container, pages, ret_why);
+	if (r < 0 || !stay)
+		checkpoint_thaw(c);
+	return r;
+}
+
+void checkpoint_thaw(struct checkpoint *c)
+{
+	kernel_thaw();
+	c->pause_ns = host_now() - c->frozen_at;
+}
+
+void checkpoint_fini(struct checkpoint *c)
+{
+	state_end(c->state);
+	pages_release(c->pages);
+	memset(c, 0, sizeof(*c));
+}
+
+void *checkpoint_load(enum state_purpose purpose, const void *objects, size_t len,
+		      struct state_pages *pages, char **ret_why)
+{
+	struct state *s = state_loader(purpose, pages, objects, len, NULL);
+	void *container = NULL;
+
+	if (state_load(s) == 0 && state_root(s, ROOT_KERNEL, &state_kernel) &&
+	    state_root(s, ROOT_VFS, &state_vfs))
+		container = state_root(s, ROOT_CONTAINER, &state_container);
+	if (!container) {
+		*ret_why = kstrdup(state_why(s) ? state_why(s) : "it is not of a sandbox");
+		return NULL; /* half of a sandbox is left, and the process ends */
+	}
+	state_end(s);
+	pages_release(pages);
+	return container;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Inside of an image's memory: pages.c and pages_load.c. */
+#ifndef SENTRY_STATE_PAGES_PRIV_H
+#define SENTRY_STATE_PAGES_PRIV_H
+
+#include <uthash.h>
+#include <xxhash.h>
+
+#include "base/cursor.h"
+#include "sentry/state/pages.h"
+
+#define PAGES_FILE_LEN 8    /* bytes of the table for a file ... */
+#define PAGES_EXTENT_LEN 28 /* ... and for an extent */
+
+struct page_range {
+	uint64_t off, len;
+};
+
+/* [off, off+len) of a memory file is at @src_off of page file @src. */
+struct page_extent {
+	uint64_t off, len, src_off;
+	uint32_t src;
+};
+
+/* Where the pages of a memory file are in images: a block that the file owns (mfile_set_origin). */
+struct page_origin {
+	bool whole;      /* it is the page file of ids[0] itself */
+	uint32_t nids;
+	uint8_t ids[1][PAGES_ID_LEN];
+	size_t n;
+	struct page_extent e[]; /* sorted by off; src: index in ids */
+};
+
+struct saved_file {
+	UT_hash_handle hh;
+	uint64_t id;         /* mfile_id() */
+	uint32_t number;     /* in the image */
+	struct mfile *mf;    /* reference */
+	struct page_range *ranges; /* as they came, with a reference on each page */
+	size_t nranges, ranges_size;
+	struct page_extent *extents;
+	size_t nextents, extents_size;
+	bool inherited;      /* nothing of it was written: it is all in earlier images */
+};
+
+struct loaded_file {
+	const uint8_t *extents; /* in the table */
+	uint32_t nextents;
+	struct mfile *live;     /* of a branch: the other side's file; reference */
+};
+
+struct state_pages {
+	bool saving;
+	uint32_t nfiles;
+	size_t nextents;
+
+	/* saving */
+	uint8_t id[PAGES_ID_LEN];
+	struct saved_file *by_id, **files;
+	uint32_t files_size;
+	uint8_t have[PAGES_PARENTS_MAX][PAGES_ID_LEN];
+	uint8_t parents[PAGES_PARENTS_MAX][PAGES_ID_LEN];
+	unsigned nhave, nparents;
+
+	/* loading */
+	void *table;               /* owned copy */
+	struct loaded_file *loaded;
+	struct mfile **images;     /* page files; references */
+	unsigned nimages;
+};
+
+void pages_release_loaded(struct state_pages *p);
+
+#endif
