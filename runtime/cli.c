@@ -12,12 +12,16 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "platform/platform.h"
+#include "runtime/errno_text.h"
+#include "runtime/extra_fds.h"
 
 struct globals globals;
 
 static const struct command *const commands[] = {
 	&cmd_run,  &cmd_do,	&cmd_create, &cmd_start, &cmd_exec, &cmd_state,	   &cmd_list,
-	&cmd_ps,   &cmd_kill, &cmd_wait,   &cmd_delete, &cmd_spec, &cmd_features,
+	&cmd_ps,   &cmd_kill, &cmd_wait,   &cmd_delete, &cmd_spec, &cmd_features, &cmd_debug,
+	&cmd_pause, &cmd_resume, &cmd_update, &cmd_events,
+	&cmd_checkpoint, &cmd_restore, &cmd_fork,
 };
 
 static const struct opt global_opts[] = {
@@ -89,9 +93,9 @@ static int open_log(void)
 	if (globals.log) {
 		fd = open(globals.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 		if (fd < 0)
-			return cli_fail("cannot open log %s: %s", globals.log, strerror(errno));
+			return cli_fail("cannot open log %s: %s", globals.log, errno_text(errno));
 	}
-	log_init(fd, f, globals.debug ? LOG_DEBUG : LOG_WARN, "cli");
+	log_init(fd, f, globals.debug ? LOG_DEBUG : LOG_WARN, "");
 	return 0;
 }
 
@@ -106,7 +110,7 @@ static int resolve_root(void)
 		return 0;
 	cwd = getcwd(NULL, 0);
 	if (!cwd)
-		return cli_fail("cannot read the current directory: %s", strerror(errno));
+		return cli_fail("cannot read the current directory: %s", errno_text(errno));
 	globals.root = kasprintf("%s/%s", cwd, globals.root);
 	return 0;
 }
@@ -115,6 +119,11 @@ static int run_command(const struct command *c, int argc, char **argv)
 {
 	int n = opts_parse(c->opts, argc, argv, c->passthrough);
 
+	/* Callers leak descriptors; none may reach a process that we leave behind, but those that are the
+	 * container's. */
+	(void)close_range(3 + (c->preserve_fds ? extra_fds_given(*c->preserve_fds) : 0), ~0U, 0);
+	if (open_log() || resolve_root())
+		return 1;
 	if (n == -2) {
 		command_help(c);
 		return 0;
@@ -129,11 +138,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 
 int cli_main(int argc, char **argv)
 {
-	int n;
-
-	/* Callers leak descriptors; none may reach a process that we leave behind. */
-	(void)close_range(3, ~0U, 0);
-	n = opts_parse(global_opts, argc, argv, true);
+	int n = opts_parse(global_opts, argc, argv, true);
 
 	if (n == -2 || (n >= 1 && !strcmp(argv[0], "help"))) {
 		usage();
@@ -154,10 +159,10 @@ int cli_main(int argc, char **argv)
 	if (globals.network && strcmp(globals.network, "none") != 0)
 		return cli_fail("network mode '%s' is not available; only 'none' is",
 				globals.network);
-	if (open_log() || resolve_root())
-		return 1;
 	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
 		if (!strcmp(argv[0], commands[i]->name))
 			return run_command(commands[i], n - 1, argv + 1);
+	if (open_log())
+		return 1;
 	return cli_fail("unknown command '%s' (see holdfast --help)", argv[0]);
 }

@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "runtime/cgroup.h"
 #include "runtime/cli.h"
 #include "runtime/control.h"
+#include "runtime/errno_text.h"
+#include "runtime/hooks.h"
 
 #define KILL_WAIT_MS 10000 /* for a killed sentry to be gone */
 
@@ -45,15 +48,33 @@ json_t *cli_request(struct statedir *s, json_t *req, char **ret_why)
 	return rep;
 }
 
+/* While it is made, hooks run that may ask; the sentry answers nobody yet. */
+static bool being_created(struct statedir *s)
+{
+	json_t *st = statedir_load(s, "state.json");
+	pid_t pid = (pid_t)json_integer_value(json_object_get(st, "sentry_pid"));
+	bool ret = json_is_true(json_object_get(st, "creating")) &&
+		   json_integer_value(json_object_get(st, "sentry_start")) == cli_start_time(pid);
+
+	json_decref(st);
+	return ret;
+}
+
 const char *cli_status(struct statedir *s)
 {
-	static const char *const known[] = { "created", "running", "stopped" };
+	static const char *const known[] = { "created", "running", "paused", "stopped" };
+	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
 	AUTO_FREE char *why = NULL;
-	json_t *req = json_pack("{s:s}", "op", "state");
-	json_t *rep = cli_request(s, req, &why);
-	const char *status = json_string_value(json_object_get(rep, "status"));
-	const char *ret = "stopped";
+	const char *status, *ret = "stopped";
+	json_t *req, *rep;
 
+	if (being_created(s))
+		return "creating";
+	if (cgroup_frozen(g)) /* by somebody else: the sentry couldn't answer */
+		return "paused";
+	req = json_pack("{s:s}", "op", "state");
+	rep = cli_request(s, req, &why);
+	status = json_string_value(json_object_get(rep, "status"));
 	for (unsigned i = 0; status && i < ARRAY_SIZE(known); i++)
 		if (!strcmp(status, known[i]))
 			ret = known[i];
@@ -90,38 +111,59 @@ long long cli_start_time(pid_t pid)
 	return p ? strtoll(p, NULL, 10) : 0;
 }
 
-/* Kills the process that state.json names, if it still is that process, and waits for its end. */
-static void kill_sentry(struct statedir *s)
+/* The process that state.json names, if it still is that process: pids are reused, the descriptor holds on to
+ * the one that was looked at. -1 when it is gone. */
+static int open_sentry(struct statedir *s)
 {
 	json_t *st = statedir_load(s, "state.json");
 	pid_t pid = (pid_t)json_integer_value(json_object_get(st, "sentry_pid"));
 	long long start = json_integer_value(json_object_get(st, "sentry_start"));
-	int pidfd;
+	AUTO_CLOSE int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 
 	json_decref(st);
-	if (pid <= 0)
-		return;
-	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0)
-		return;
-	/* Pids are reused; the descriptor holds on to the process that is looked at. */
-	if (cli_start_time(pid) == start && syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0) {
-		struct pollfd p = { .fd = pidfd, .events = POLLIN };
+	return pidfd >= 0 && cli_start_time(pid) == start ? steal_fd(&pidfd) : -1;
+}
 
-		(void)poll(&p, 1, KILL_WAIT_MS); /* a process that won't die shows below */
-	}
-	close(pidfd);
+bool cli_signal_sentry(struct statedir *s, int sig)
+{
+	AUTO_CLOSE int pidfd = open_sentry(s);
+
+	return pidfd >= 0 && syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) == 0;
+}
+
+/* Kills the sentry and waits for its end. */
+static void kill_sentry(struct statedir *s)
+{
+	AUTO_CLOSE int pidfd = open_sentry(s);
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
+
+	if (pidfd < 0 || syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0))
+		return;
+	cgroup_thaw(g); /* who is frozen can't die */
+	(void)poll(&p, 1, KILL_WAIT_MS); /* a process that won't die shows below */
 }
 
 int cli_destroy(struct statedir *s, bool force)
 {
+	const char *status = force ? "" : cli_status(s);
+	AUTO_FREE char *why = NULL;
+	json_t *saved;
 	int r;
 
-	if (!force && strcmp(cli_status(s), "stopped") != 0)
-		return cli_fail("cannot delete container %s that is not stopped", s->id), -1;
+	/* one that was created and never started may go without force, as with runc */
+	if (!force && strcmp(status, "stopped") != 0 && strcmp(status, "created") != 0)
+		return cli_fail("cannot delete container %s that is not stopped: %s", s->id, status), -1;
 	kill_sentry(s); /* a stopped one may be about to end, still */
+	r = cgroup_remove(s);
+	if (r)
+		return cli_fail("cannot remove the cgroups of %s: %s", s->id, errno_text(-r)), -1;
+	saved = statedir_load(s, "state.json");
 	r = statedir_remove(s);
 	if (r)
-		return cli_fail("cannot remove %s: %s", s->path, strerror(-r)), -1;
-	return 0;
+		(void)cli_fail("cannot remove %s: %s", s->path, errno_text(-r));
+	else
+		(void)hooks_run_saved(saved, HOOK_POSTSTOP, "stopped", &why); /* these never fail */
+	json_decref(saved);
+	return r ? -1 : 0;
 }

@@ -10,15 +10,18 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "runtime/cgroup.h"
 #include "runtime/cli.h"
 #include "runtime/cmd_run.h"
 #include "runtime/console_socket.h"
 #include "runtime/control.h"
+#include "runtime/errno_text.h"
 
 static struct {
 	const char *cwd, *user, *process, *pid_file, *console_socket;
 	struct opt_list env, gids, caps;
-	bool tty, detach, no_new_privs;
+	bool tty, detach, no_new_privs, ignore_paused;
+	unsigned preserve_fds;
 } o;
 
 static const struct opt exec_opts[] = {
@@ -31,10 +34,12 @@ static const struct opt exec_opts[] = {
 	{ "cap", 'c', OPT_LIST, &o.caps, "CAP", "add a capability (repeatable)" },
 	{ "no-new-privs", 0, OPT_FLAG, &o.no_new_privs, NULL, "set no_new_privs" },
 	{ "process", 'p', OPT_STR, &o.process, "FILE", "take the OCI process object from FILE" },
+	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
 	{ "detach", 'd', OPT_FLAG, &o.detach, NULL, "don't wait for its end" },
 	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the process's pid there" },
 	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
 	  "unix socket to send the terminal's master to" },
+	{ "ignore-paused", 0, OPT_FLAG, &o.ignore_paused, NULL, "in a paused container, too: runs on resume" },
 	{ 0 },
 };
 
@@ -163,7 +168,7 @@ static int open_console(struct attach **ret_a, int *ret_fd, unsigned *rows, unsi
 		if (tty < 0)
 			return cli_fail("%s", why);
 		*ret_a = attach_begin(tty, tty, ret_fd, rows, cols);
-		return *ret_a ? 0 : cli_fail("cannot use the terminal: %s", strerror(errno));
+		return *ret_a ? 0 : cli_fail("cannot use the terminal: %s", errno_text(errno));
 	}
 	if (o.detach)
 		return cli_fail("a detached terminal needs --console-socket");
@@ -210,7 +215,7 @@ static void leave_caller(struct attach *a)
  * guest's status, passes signals on, and when it is killed so is the guest's process. That is what
  * callers do with the pid (they wait for it as subreapers, and kill it).
  */
-static int leave_waiter(int sock, struct attach *a)
+static int leave_waiter(struct statedir *s, int sock, struct attach *a)
 {
 	int status;
 	pid_t pid;
@@ -220,8 +225,9 @@ static int leave_waiter(int sock, struct attach *a)
 	fflush(NULL);
 	pid = fork();
 	if (pid < 0)
-		return cli_fail("cannot fork: %s", strerror(errno)), 255;
+		return cli_fail("cannot fork: %s", errno_text(errno)), 255;
 	if (pid == 0) {
+		cgroup_join(s);
 		leave_caller(a);
 		_exit(follow(sock, a));
 	}
@@ -240,33 +246,44 @@ static int exec_process(struct statedir *s, json_t *proc)
 	bool tty = json_is_true(json_object_get(proc, "terminal"));
 	unsigned rows = 0, cols = 0;
 	struct attach *a = NULL;
-	int fds[3] = { 0, 1, 2 };
+	int fds[3 + EXTRA_FDS_MAX] = { 0, 1, 2 };
+	unsigned nfds = tty ? 1 : 3;
+	AUTO_FREE char *bad = NULL;
+	struct extra_fds extra;
 	json_t *req, *rep;
 
 	if (sock < 0)
-		return cli_fail("cannot exec in container %s: container not running", s->id), 255;
+		return cli_fail("exec failed: cannot exec in a stopped container"), 255;
+	if (extra_fds_collect(proc, false, o.preserve_fds, &extra, &bad))
+		return cli_fail("%s", bad), 255;
 	if (tty && open_console(&a, &fds[0], &rows, &cols))
 		return 255;
 	if (!a)
 		client_block_signals();
-	req = json_pack("{s:s, s:s*, s:O, s:i, s:i, s:b}", "op", "exec", "user", o.user, "process", proc, "rows",
-			(int)rows, "cols", (int)cols, "tied", o.detach && o.pid_file);
-	rep = control_send(sock, req, fds, tty ? 1 : 3) ? NULL : control_recv(sock, NULL, NULL);
+	req = json_pack("{s:s, s:s*, s:O, s:i, s:i, s:b, s:b}", "op", "exec", "user", o.user, "process", proc,
+			"rows", (int)rows, "cols", (int)cols, "tied", o.detach && o.pid_file,
+			"ignore_paused", o.ignore_paused);
+	memcpy(fds + nfds, extra.fd, extra.n * sizeof(fds[0]));
+	rep = control_send(sock, req, fds, nfds + extra.n) ? NULL : control_recv(sock, NULL, NULL);
+	extra_fds_close(&extra);
 	json_decref(req);
 	if (tty)
 		close(fds[0]);
 	if (!rep || json_object_get(rep, "error")) {
+		const char *why = json_string_value(json_object_get(rep, "error")) ?: "the sandbox died";
+
 		attach_end(a);
-		(void)cli_fail("exec failed: unable to start container process: %s", json_string_value(json_object_get(rep, "error")) ?:
-							  "the sandbox died");
+		(void)cli_fail("exec failed: %s%s",
+			       strncmp(why, "cannot exec in ", 15) ? "unable to start container process: " : "",
+			       why);
 		json_decref(rep);
 		return 255;
 	}
 	json_decref(rep);
 	if (a && o.console_socket)
-		return leave_waiter(sock, a);
+		return leave_waiter(s, sock, a);
 	if (o.detach)
-		return o.pid_file ? leave_waiter(sock, NULL) : 0;
+		return o.pid_file ? leave_waiter(s, sock, NULL) : 0;
 	if (o.pid_file && write_pid_file(o.pid_file, getpid())) {
 		attach_end(a);
 		return 255;
@@ -294,6 +311,7 @@ static int exec(int argc, char **argv)
 
 const struct command cmd_exec = {
 	.name = "exec",
+	.preserve_fds = &o.preserve_fds,
 	.synopsis = "[options] ID COMMAND [ARG...]",
 	.summary = "run another process in a running container",
 	.details =

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/cgroup.h"
 #include "runtime/cli.h"
 #include "runtime/control.h"
+#include "runtime/errno_text.h"
 
 static const char *format;
 static bool quiet;
@@ -24,6 +26,8 @@ static json_t *current_state(struct statedir *s)
 	json_object_set_new(st, "status", json_string(status));
 	if (!strcmp(status, "stopped"))
 		json_object_set_new(st, "pid", json_integer(0));
+	json_object_del(st, "hooks");
+	json_object_del(st, "creating");
 	json_object_del(st, "sentry_pid");
 	json_object_del(st, "sentry_start");
 	return st;
@@ -101,7 +105,7 @@ static int list(int argc, char **argv)
 		       "CREATED", "OWNER");
 	r = statedir_each(globals.root, list_one, all);
 	if (r)
-		return cli_fail("cannot read %s: %s", globals.root, strerror(-r));
+		return cli_fail("cannot read %s: %s", globals.root, errno_text(-r));
 	if (all)
 		print_json(all);
 	json_decref(all);
@@ -125,6 +129,20 @@ const struct command cmd_list = {
 	.run = list,
 };
 
+/* As runc: numbers alone, of the processes in the container's cgroup. Without one: the sandbox's first. */
+static void print_host_pids(struct statedir *s)
+{
+	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
+	json_t *pids = cgroup_pids(g), *st = statedir_load(s, "state.json");
+
+	if (!json_array_size(pids) && json_object_get(st, "pid"))
+		json_array_append(pids, json_object_get(st, "pid"));
+	json_dumpf(pids, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(pids);
+	json_decref(st);
+}
+
 static int ps(int argc, char **argv)
 {
 	AUTO(statedir_close) struct statedir *s = cli_open(argv[0]);
@@ -141,13 +159,7 @@ static int ps(int argc, char **argv)
 	if (!rep)
 		return cli_fail("%s: %s", s->id, why);
 	if (format && !strcmp(format, "json")) {
-		json_t *pids = json_array();
-
-		/* as runc: numbers alone; here they are the container's own */
-		json_array_foreach(json_object_get(rep, "processes"), i, p)
-			json_array_append(pids, json_object_get(p, "pid"));
-		print_json(pids);
-		json_decref(pids);
+		print_host_pids(s);
 	} else {
 		printf("%8s  %s\n", "PID", "COMMAND");
 		json_array_foreach(json_object_get(rep, "processes"), i, p)
@@ -166,13 +178,15 @@ static const struct opt ps_opts[] = {
 
 const struct command cmd_ps = {
 	.name = "ps",
-	.synopsis = "[options] ID",
-	.summary = "list a container's processes, with the pids that it sees itself",
-	.details = "  Guest processes have no pids on the host. In JSON the output is an array of numbers, as\n"
-		   "  runc's is.",
+	.synopsis = "[options] ID [PS-OPTION...]",
+	.summary = "list a container's processes",
+	.details = "  The table shows the container's processes with the pids that it sees itself. In JSON it is\n"
+		   "  an array of the pids that the sandbox has on the host, as runc prints it. Options of\n"
+		   "  ps(1) behind ID are ignored.",
 	.opts = ps_opts,
 	.min_args = 1,
-	.max_args = 1,
+	.max_args = -1,
+	.passthrough = true,
 	.run = ps,
 };
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +16,10 @@
 #include "runtime/cli.h"
 #include "runtime/cmd_run.h"
 #include "runtime/control.h"
+#include "runtime/hooks.h"
 #include "runtime/console_socket.h"
+#include "runtime/errno_text.h"
+#include "runtime/seccomp_profile.h"
 
 static struct {
 	const char *bundle, *pid_file, *console_socket, *overlay;
@@ -30,6 +34,7 @@ static const struct opt create_opts[] = {
 	  "unix socket to send the terminal's master to" },
 	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
 	  "memory: keep writes in the sandbox; none: write through" },
+	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
 	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
 	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
 	{ 0 },
@@ -44,6 +49,7 @@ static const struct opt run_opts[] = {
 	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
 	  "memory: keep writes in the sandbox; none: write through" },
 	{ "keep", 0, OPT_FLAG, &o.keep, NULL, "don't delete the container after it exited" },
+	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
 	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
 	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
 	{ "no-subreaper", 0, OPT_FLAG, &o.no_subreaper, NULL, "accepted for compatibility" },
@@ -59,7 +65,7 @@ int write_pid_file(const char *path, pid_t pid)
 	if (f && fclose(f))
 		ok = false;
 	if (!ok || rename(tmp, path))
-		return cli_fail("cannot write %s: %s", path, strerror(errno));
+		return cli_fail("cannot write %s: %s", path, errno_text(errno));
 	return 0;
 }
 
@@ -78,7 +84,8 @@ static char *owner_name(void)
 	return name ? name : kasprintf("%u", geteuid());
 }
 
-static int save_state(const struct launch *l, pid_t pid, char **ret_why)
+/* With @creating until the sentry answers requests. */
+static int save_state_as(const struct launch *l, pid_t pid, bool creating, char **ret_why)
 {
 	AUTO_FREE char *rootfs = l->spec->root_path[0] == '/' ?
 					 kstrdup(l->spec->root_path) :
@@ -94,16 +101,21 @@ static int save_state(const struct launch *l, pid_t pid, char **ret_why)
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	j = json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:s, s:O*, s:s}", "ociVersion",
+	j = json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:s, s:O*, s:s, s:O*, s:b}", "ociVersion",
 		      l->spec->oci_version, "id", l->dir->id, "pid", pid, "sentry_pid", pid,
 		      "sentry_start", (json_int_t)cli_start_time(pid), "bundle", l->bundle, "rootfs",
 		      rootfs, "created", created, "annotations", l->spec->annotations, "owner",
-		      owner);
+		      owner, "hooks", json_object_get(l->spec->json, "hooks"), "creating", creating);
 	r = statedir_save(l->dir, "state.json", j);
 	json_decref(j);
 	if (r)
-		*ret_why = kasprintf("cannot write %s/state.json: %s", l->dir->path, strerror(-r));
+		*ret_why = kasprintf("cannot write %s/state.json: %s", l->dir->path, errno_text(-r));
 	return r ? -1 : 0;
+}
+
+static int save_state(const struct launch *l, pid_t pid, char **ret_why)
+{
+	return save_state_as(l, pid, true, ret_why);
 }
 
 static void send_resize(void *arg, unsigned rows, unsigned cols)
@@ -126,6 +138,7 @@ static void leave_relay(struct statedir *s, struct boot_request *b)
 	if (fork() != 0)
 		return; /* when there is no process for it, the caller finds a dead terminal */
 	close(b->console_fd);
+	cgroup_join(s);
 	attach_adopt(b->relay);
 	sock = control_connect(s->fd);
 	req = json_pack("{s:s}", "op", "wait");
@@ -137,23 +150,36 @@ static void leave_relay(struct statedir *s, struct boot_request *b)
 int container_boot(struct boot_request *b, struct statedir **ret_dir)
 {
 	AUTO_FREE char *why = NULL;
-	struct statedir *s = statedir_create(globals.root, b->id, &why);
+	json_t *seccomp = seccomp_profile_compile(
+		json_object_get(json_object_get(b->spec->json, "linux"), "seccomp"), &why);
+	struct statedir *s = seccomp ? statedir_create(globals.root, b->id, &why) : NULL;
+	AUTO(cgroup_close) struct cgroup *cgroup =
+		s && b->cgroup ? cgroup_create(s, b->spec->json, globals.systemd_cgroup, &why) : NULL;
 	struct launch l = { .dir = s,
+			    .cgroup = cgroup,
 			    .spec = b->spec,
 			    .bundle = b->bundle,
 			    .overlay = b->overlay,
 			    .platform = globals.platform,
+			    .seccomp = seccomp,
 			    .strace = globals.strace,
 			    .debug = globals.debug,
-			    .stdio = { 0, 1, 2 },
+			    .stdio = { b->stdio ? b->stdio[0] : 0, b->stdio ? b->stdio[1] : 1,
+				       b->stdio ? b->stdio[2] : 2 },
+			    .extra_fds = b->extra.fd,
+			    .nextra_fds = b->extra.n,
 			    .console = b->console_fd,
 			    .rows = b->rows,
 			    .cols = b->cols,
+			    .restore = b->restore,
 			    .spawned = save_state };
+	bool launched;
 
 	if (!s)
 		return cli_fail("%s", why);
-	if (!sandbox_launch(&l, &b->pid, &why)) {
+	launched = (cgroup || !b->cgroup) && !sandbox_launch(&l, &b->pid, &why);
+	extra_fds_close(&b->extra);
+	if (launched && !save_state_as(&l, b->pid, false, &why)) {
 		if (b->relay)
 			leave_relay(s, b);
 		*ret_dir = s;
@@ -165,23 +191,54 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 	return 1;
 }
 
+/*
+ * Where writes to the rootfs go: as the option says, else the spec's annotation, else by who asks. Callers of
+ * `create` read and write the rootfs themselves (docker cp, podman build); `run` is for people.
+ */
+static int choose_overlay(struct boot_request *b, enum overlay_mode dflt)
+{
+	const char *mode = o.overlay ? o.overlay :
+				       json_string_value(json_object_get(b->spec->annotations,
+									 OVERLAY_ANNOTATION));
+
+	b->overlay = dflt;
+	if (mode && !strcmp(mode, "none"))
+		b->overlay = OVERLAY_NONE;
+	else if (mode && !strcmp(mode, "memory"))
+		b->overlay = OVERLAY_MEMORY;
+	else if (mode)
+		return cli_fail("unknown overlay mode '%s' (none or memory)", mode);
+	return 0;
+}
+
+/* What is accepted and has no effect in a guest. */
+static void warn_of(const struct spec *s)
+{
+	if (s->process.apparmor_profile && s->process.apparmor_profile[0])
+		log_warn("process.apparmorProfile \"%s\" has no effect: the guest's kernel has no AppArmor",
+			 s->process.apparmor_profile);
+}
+
 /* Common to run and create: bundle, spec, terminal. */
-static int prepare(const char *id, struct boot_request *b)
+static int prepare(const char *id, struct boot_request *b, enum overlay_mode overlay)
 {
 	AUTO_FREE char *why = NULL;
 
 	b->id = id;
+	b->cgroup = true;
 	b->console_fd = -1;
 	b->bundle = realpath(o.bundle ? o.bundle : ".", NULL);
 	if (!b->bundle)
-		return cli_fail("bundle %s: %s", o.bundle ? o.bundle : ".", strerror(errno));
+		return cli_fail("bundle %s: %s", o.bundle ? o.bundle : ".", errno_text(errno));
 	b->spec = spec_load(b->bundle, &why);
 	if (!b->spec)
 		return cli_fail("%s", why);
-	if (o.overlay && !strcmp(o.overlay, "none"))
-		b->overlay = OVERLAY_NONE;
-	else if (o.overlay && strcmp(o.overlay, "memory") != 0)
-		return cli_fail("unknown overlay mode '%s'", o.overlay);
+	warn_of(b->spec);
+	if (extra_fds_collect(json_object_get(b->spec->json, "process"), true, o.preserve_fds, &b->extra,
+			      &why))
+		return cli_fail("%s", why);
+	if (choose_overlay(b, overlay))
+		return 1;
 	if (b->spec->process.terminal && o.console_socket) {
 		int tty = console_socket_send(o.console_socket, &why);
 
@@ -189,21 +246,32 @@ static int prepare(const char *id, struct boot_request *b)
 			return cli_fail("%s", why);
 		b->relay = attach_begin(tty, tty, &b->console_fd, &b->rows, &b->cols);
 		if (!b->relay)
-			return cli_fail("cannot use the terminal: %s", strerror(errno));
+			return cli_fail("cannot use the terminal: %s", errno_text(errno));
 	}
 	return 0;
 }
 
-static int start_container(struct statedir *s)
+/* Its first instruction, between startContainer and poststart hooks; a failing one ends the container. */
+int container_begin(struct statedir *s)
 {
 	AUTO_FREE char *why = NULL;
-	json_t *req = json_pack("{s:s}", "op", "start");
-	json_t *rep = cli_request(s, req, &why);
-	int r = rep ? 0 : cli_fail("cannot start container %s: %s", s->id, why);
+	json_t *saved;
+	int r;
 
-	json_decref(req);
-	json_decref(rep);
-	return r;
+	if (hooks_start(s, &why))
+		return cli_fail("cannot start container %s: %s", s->id, why);
+	saved = statedir_load(s, "state.json");
+	r = hooks_run_saved(saved, HOOK_POSTSTART, "running", &why);
+	json_decref(saved);
+	if (r) {
+		json_t *req = json_pack("{s:s, s:i, s:b}", "op", "kill", "signal", SIGKILL, "all", 1);
+		AUTO_FREE char *gone = NULL;
+
+		json_decref(cli_request(s, req, &gone)); /* it may have ended by itself */
+		json_decref(req);
+		return cli_fail("cannot start container %s: %s", s->id, why);
+	}
+	return 0;
 }
 
 struct follow {
@@ -234,7 +302,7 @@ int container_follow(struct statedir *s, struct attach *a, bool tied)
 	int status;
 
 	if (sock >= 0 && !control_send(sock, req, NULL, 0)) {
-		if (start_container(s)) {
+		if (container_begin(s)) {
 			json_decref(req);
 			return 1;
 		}
@@ -286,7 +354,7 @@ static int run(int argc, char **argv)
 	struct statedir *s;
 
 	(void)argc;
-	if (prepare(argv[0], &b))
+	if (prepare(argv[0], &b, OVERLAY_MEMORY))
 		return 1;
 	if (!o.detach)
 		return container_run(&b, o.keep, false);
@@ -294,7 +362,7 @@ static int run(int argc, char **argv)
 		return cli_fail("a detached terminal needs --console-socket");
 	if (container_boot(&b, &s))
 		return 1;
-	if ((o.pid_file && write_pid_file(o.pid_file, b.pid)) || start_container(s)) {
+	if ((o.pid_file && write_pid_file(o.pid_file, b.pid)) || container_begin(s)) {
 		(void)cli_destroy(s, true); /* the first failure is what is reported */
 		return 1;
 	}
@@ -307,7 +375,7 @@ static int create(int argc, char **argv)
 	struct statedir *s;
 
 	(void)argc;
-	if (prepare(argv[0], &b))
+	if (prepare(argv[0], &b, OVERLAY_NONE))
 		return 1;
 	if (b.spec->process.terminal && b.console_fd < 0)
 		return cli_fail("a terminal needs --console-socket");
@@ -325,11 +393,12 @@ static int start(int argc, char **argv)
 	AUTO(statedir_close) struct statedir *s = cli_open(argv[0]);
 
 	(void)argc;
-	return s ? start_container(s) : 1;
+	return s ? container_begin(s) : 1;
 }
 
 const struct command cmd_run = {
 	.name = "run",
+	.preserve_fds = &o.preserve_fds,
 	.synopsis = "[options] ID",
 	.summary = "create and start a container, wait for its end",
 	.details =
@@ -354,9 +423,12 @@ const struct command cmd_run = {
 
 const struct command cmd_create = {
 	.name = "create",
+	.preserve_fds = &o.preserve_fds,
 	.synopsis = "[options] ID",
 	.summary = "create a container; `start` runs it",
-	.details = "  Everything up to the first instruction of the container's process: its program is\n"
+	.details = "  Writes to the root file system go to the bundle's rootfs, which others may change meanwhile;\n"
+		   "  with --overlay memory or the annotation " OVERLAY_ANNOTATION " they stay in the sandbox.\n"
+		   "  Everything up to the first instruction of the container's process: its program is\n"
 		   "  loaded, its standard descriptors are those of this command, which it keeps open. The pid\n"
 		   "  in --pid-file lives as long as the container and ends with its status.",
 	.examples = "  holdfast create --bundle /srv/web web && holdfast start web",

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "runtime/cli.h"
+#include "runtime/errno_text.h"
 
 static const char *bundle;
 static bool rootless_spec;
@@ -77,7 +78,7 @@ static int spec(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	if (fd < 0 || json_dumpfd(j, fd, JSON_INDENT(4)))
-		return cli_fail("cannot write %s: %s", path, strerror(errno));
+		return cli_fail("cannot write %s: %s", path, errno_text(errno));
 	json_decref(j);
 	return 0;
 }

@@ -22,6 +22,8 @@
 #include "runtime/container.h"
 #include "sentry/fs/devpts/devpts.h"
 #include "sentry/fs/devpts/tty.h"
+#include "sentry/kernel/freeze.h"
+#include "sentry/state/state.h"
 
 #define CONSOLE_BUF 4096
 
@@ -166,8 +168,9 @@ static void *console_main(void *arg)
 {
 	struct console *c = arg;
 	struct waitq *q = file_waitq(c->master);
-	bool alive = true;
+	bool alive = true, failed;
 
+	world_enter();
 	waitq_add(q, &c->waiter);
 	for (;;) {
 		struct pollfd p[2] = { { .fd = c->bell, .events = POLLIN },
@@ -182,7 +185,10 @@ static void *console_main(void *arg)
 			p[1].events |= POLLIN;
 		if (c->out_len)
 			p[1].events |= POLLOUT;
-		if (poll(p, 2, -1) < 0 && errno != EINTR) /* host: ppoll */
+		world_leave();
+		failed = poll(p, 2, -1) < 0 && errno != EINTR; /* host: ppoll */
+		world_enter();
+		if (failed)
 			break;
 		if (p[0].revents)
 			(void)!read(c->bell, &rung, sizeof(rung)); /* host: read */
@@ -194,15 +200,35 @@ static void *console_main(void *arg)
 	file_put(c->master);
 	client_gone(c);
 	console_put(c);
+	world_leave();
 	relays_add(-1);
 	return NULL;
+}
+
+static bool start_thread(struct console *c)
+{
+	pthread_t th;
+
+	ref_get(&c->ref); /* the thread's */
+	relays_add(1);
+	if (pthread_create(&th, NULL, console_main, c)) {
+		relays_add(-1);
+		return false;
+	}
+	pthread_detach(th);
+	return true;
+}
+
+static void begin(struct console *c)
+{
+	c->waiter = (struct waiter){ .mask = ~0u, .wake = master_changed };
+	ref_init(&c->ref);
 }
 
 struct console *console_start(struct super *devpts, int hostfd, unsigned rows, unsigned cols,
 			      struct file **ret_slave, struct tty **ret_tty)
 {
 	struct console *c = kzalloc(sizeof(*c));
-	pthread_t th;
 
 	c->hostfd = hostfd;
 	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* host: eventfd2 */
@@ -216,12 +242,8 @@ struct console *console_start(struct super *devpts, int hostfd, unsigned rows, u
 	c->tty = *ret_tty;
 	if (rows && cols)
 		tty_set_winsize(c->tty, rows, cols);
-	c->waiter = (struct waiter){ .mask = ~0u, .wake = master_changed };
-	ref_init(&c->ref);
-	ref_get(&c->ref); /* the thread's */
-	relays_add(1);
-	if (pthread_create(&th, NULL, console_main, c)) {
-		relays_add(-1);
+	begin(c);
+	if (!start_thread(c)) {
 		file_put(c->master);
 		file_put(*ret_slave);
 		tty_put(c->tty);
@@ -230,8 +252,52 @@ struct console *console_start(struct super *devpts, int hostfd, unsigned rows, u
 		free(c);
 		return NULL;
 	}
-	pthread_detach(th);
 	return c;
+}
+
+/* Bytes on their way are part of it; who sits at the outer end is not. */
+static void buffer_fields(struct state *s, char *buf, size_t *off, size_t *len)
+{
+	uint32_t n = state_count(s, (uint32_t)*len, CONSOLE_BUF);
+
+	if (state_loading(s)) {
+		*off = 0;
+		*len = n;
+	}
+	state_bytes(s, buf + *off, n);
+}
+
+void console_fields(struct state *s, struct console **pc)
+{
+	struct console *c = *pc;
+	bool there = c;
+
+	state_bool(s, &there);
+	if (!there)
+		return;
+	if (state_loading(s)) {
+		*pc = c = kzalloc(sizeof(*c));
+		c->hostfd = c->bell = -1;
+		begin(c);
+	}
+	state_ref(s, &state_file, &c->master);
+	state_ref(s, &state_tty, &c->tty);
+	buffer_fields(s, c->in, &c->in_off, &c->in_len);
+	buffer_fields(s, c->out, &c->out_off, &c->out_len);
+	if (!c->master || !c->tty)
+		state_fail(s, "a console without a terminal");
+}
+
+bool console_revive(struct console *c, int hostfd)
+{
+	c->hostfd = hostfd;
+	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* host: eventfd2 */
+	return c->bell >= 0 && start_thread(c);
+}
+
+struct tty *console_tty(const struct console *c)
+{
+	return c->tty;
 }
 
 void console_resize(struct console *c, unsigned rows, unsigned cols)

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "runtime/errno_text.h"
 
 static int connect_to(const char *path)
 {
@@ -65,24 +66,24 @@ int console_socket_send(const char *path, char **ret_why)
 	int zero = 0, n, r;
 
 	if (master < 0 || ioctl(master, TIOCSPTLCK, &zero) || ioctl(master, TIOCGPTN, &n)) {
-		*ret_why = kasprintf("cannot make a pty: %s", strerror(errno));
+		*ret_why = kasprintf("cannot make a pty: %s", errno_text(errno));
 		return -1;
 	}
 	snprintf(name, sizeof(name), "/dev/pts/%d", n);
 	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (slave < 0 || tcgetattr(slave, &tio)) {
-		*ret_why = kasprintf("cannot open %s: %s", name, strerror(errno));
+		*ret_why = kasprintf("cannot open %s: %s", name, errno_text(errno));
 		return -1;
 	}
 	cfmakeraw(&tio);
 	if (tcsetattr(slave, TCSANOW, &tio)) {
-		*ret_why = kasprintf("cannot set up %s: %s", name, strerror(errno));
+		*ret_why = kasprintf("cannot set up %s: %s", name, errno_text(errno));
 		return -1;
 	}
 	sock = connect_to(path);
 	r = sock < 0 ? sock : send_master(sock, master, name);
 	if (r) {
-		*ret_why = kasprintf("console socket %s: %s", path, strerror(-r));
+		*ret_why = kasprintf("console socket %s: %s", path, errno_text(-r));
 		return -1;
 	}
 	return steal_fd(&slave);

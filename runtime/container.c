@@ -11,11 +11,14 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "runtime/errno_text.h"
+#include "runtime/seccomp_profile.h"
 #include "sentry/fs/devpts/tty.h"
 #include "sentry/fs/gofer/client.h"
 #include "sentry/fs/gofer/gofer.h"
 #include "sentry/fs/overlay/overlay.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/time/clock.h"
@@ -27,15 +30,6 @@ static struct super *root_super(const struct boot *b, struct gofer_client *gofer
 	if (mode && !strcmp(mode, "none"))
 		return gofer_create_super(gofer, 0, 0, false);
 	return overlay_create_super(gofer, 0, 0);
-}
-
-static struct nsproxy *make_namespaces(const struct spec *s, struct mntns *mnt)
-{
-	struct utsns *uts = utsns_create(s->hostname ? s->hostname : "holdfast",
-					 s->domainname ? s->domainname : "(none)", &init_userns);
-
-	return nsproxy_create(uts, ipcns_create(&init_userns), mnt, pidns_get(kernel.init_pidns),
-			      netns_create(&init_userns));
 }
 
 int container_exit_code(int status)
@@ -52,7 +46,7 @@ static void record_exit(struct container *c, int status)
 
 	/* host: pwrite64 */
 	if (pwrite(c->boot->exitfd, buf, (size_t)n, 0) != n)
-		log_error("cannot record the exit status: %s", strerror(errno));
+		log_error("cannot record the exit status: %s", errno_text(errno));
 }
 
 static void *watch_init(void *arg)
@@ -61,6 +55,7 @@ static void *watch_init(void *arg)
 	int status = tgroup_wait_exit(c->init->leader->tg);
 	struct console *con;
 
+	world_enter();
 	mutex_lock(&c->mu);
 	if (c->killed_by && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
 		status = c->killed_by;
@@ -70,6 +65,7 @@ static void *watch_init(void *arg)
 	console_bind(c, NULL);
 	if (con)
 		console_finish(con);
+	world_leave();
 	AUTO_LOCK(&c->mu);
 	c->exit_status = status;
 	c->stopped = true;
@@ -77,48 +73,105 @@ static void *watch_init(void *arg)
 	return NULL;
 }
 
-int container_create(const struct boot *b, struct gofer_client *gofer, struct container **ret,
-		     char **ret_why)
+static int load_seccomp(struct container *c, char **ret_why)
+{
+	const json_t *program = json_object_get(c->boot->json, "seccomp");
+	unsigned n;
+	AUTO_FREE struct sock_filter *f = seccomp_profile_load(program, &n);
+
+	if (!json_is_array(program))
+		return 0;
+	c->seccomp = f ? seccomp_create(f, n) : NULL;
+	if (c->seccomp)
+		return 0;
+	*ret_why = kstrdup("linux.seccomp: not a program");
+	return -1;
+}
+
+struct container *container_new(const struct boot *b, struct gofer_client *gofer)
 {
 	struct container *c = kzalloc(sizeof(*c));
-	struct super *sb = root_super(b, gofer);
-	struct mntns *mnt;
-	pthread_t th;
 
-	if (is_err(sb)) {
-		*ret_why = kasprintf("rootfs: %s", strerror((int)-ptr_err(sb)));
-		free(c);
-		return -1;
-	}
 	c->boot = b;
 	c->gofer = gofer;
 	mutex_init(&c->mu, RANK_CONTROL);
 	cond_init(&c->changed);
-	mnt = mntns_create(sb, b->spec->root_readonly ? MS_RDONLY : 0, &init_userns);
-	super_put(sb);
-	c->ns = make_namespaces(b->spec, mnt);
-	c->root = mntns_root(mnt);
-	if (container_mount_all(c, mnt, ret_why))
-		return -1;
-	c->init = container_spawn(c, &b->spec->process, true, b->stdio, b->console, b->rows, b->cols,
-				  ret_why);
-	if (!c->init)
-		return -1;
+	list_init(&c->sessions);
+	return c;
+}
+
+int container_watch(struct container *c, char **ret_why)
+{
+	pthread_t th;
+
 	if (pthread_create(&th, NULL, watch_init, c)) {
 		*ret_why = kstrdup("cannot start a thread");
 		return -1;
 	}
 	pthread_detach(th);
+	return 0;
+}
+
+int container_create(const struct boot *b, struct gofer_client *gofer, struct container **ret,
+		     char **ret_why)
+{
+	struct super *sb = root_super(b, gofer);
+	struct container *c;
+	struct mntns *mnt;
+
+	if (is_err(sb)) {
+		*ret_why = kasprintf("rootfs: %s", errno_text((int)-ptr_err(sb)));
+		return -1;
+	}
+	c = container_new(b, gofer);
+	c->userns = container_userns(b);
+	c->uid0 = container_kuid(c, 0);
+	c->gid0 = container_kgid(c, 0);
+	mnt = mntns_create(sb, 0, c->userns); /* read-only once the mounts are there */
+	super_put(sb);
+	c->ns = container_namespaces(c, mnt);
+	c->root = mntns_root(mnt);
+	if (load_seccomp(c, ret_why))
+		return -1;
+	if (container_mount_all(c, mnt, ret_why) || container_sysctls(c, ret_why))
+		return -1;
+	b->spec->process.extra_fds = b->extra_fds;
+	b->spec->process.nextra_fds = b->nextra_fds;
+	c->init = container_spawn(c, &b->spec->process, true, b->stdio, b->console, b->rows, b->cols,
+				  ret_why);
+	if (!c->init)
+		return -1;
+	if (container_watch(c, ret_why))
+		return -1;
 	*ret = c;
 	return 0;
 }
 
+/* A restored sandbox is frozen still, and its first process has started long ago. */
+static bool let_go(struct container *c)
+{
+	bool frozen;
+
+	mutex_lock(&c->mu);
+	frozen = c->frozen;
+	c->frozen = false;
+	mutex_unlock(&c->mu);
+	if (frozen)
+		kernel_thaw();
+	return frozen;
+}
+
 bool container_start(struct container *c)
 {
-	AUTO_LOCK(&c->mu);
-	if (c->started)
-		return false;
+	bool restored = let_go(c), first;
+
+	world_enter();
+	mutex_lock(&c->mu);
+	first = !c->started;
 	c->started = true;
-	task_start(c->init->leader);
-	return true;
+	if (first)
+		task_start(c->init->leader);
+	mutex_unlock(&c->mu);
+	world_leave();
+	return first || restored;
 }

@@ -4,74 +4,19 @@
  * bind mounts are attach points of the gofer, all other types are the sentry's own.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/sysmacros.h>
 
 #include "base/alloc.h"
 #include "runtime/container.h"
+#include "runtime/errno_text.h"
+#include "runtime/mount_options.h"
 #include "sentry/fs/gofer/client.h"
 #include "sentry/fs/gofer/gofer.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/kernel/ns.h"
-
-static const struct {
-	const char *name;
-	unsigned long set, clear;
-} flag_names[] = {
-	{ "ro", MS_RDONLY, 0 },
-	{ "rro", MS_RDONLY, 0 },
-	{ "rw", 0, MS_RDONLY },
-	{ "rrw", 0, MS_RDONLY },
-	{ "nosuid", MS_NOSUID, 0 },
-	{ "suid", 0, MS_NOSUID },
-	{ "nodev", MS_NODEV, 0 },
-	{ "dev", 0, MS_NODEV },
-	{ "noexec", MS_NOEXEC, 0 },
-	{ "exec", 0, MS_NOEXEC },
-	{ "noatime", MS_NOATIME, 0 },
-	{ "nodiratime", MS_NODIRATIME, 0 },
-	{ "relatime", MS_RELATIME, 0 },
-	{ "strictatime", MS_STRICTATIME, 0 },
-	{ "sync", MS_SYNCHRONOUS, 0 },
-	{ "dirsync", MS_DIRSYNC, 0 },
-	{ "bind", MS_BIND, 0 },
-	{ "rbind", MS_BIND | MS_REC, 0 },
-	{ "private", 0, 0 },
-	{ "rprivate", 0, 0 },
-	{ "slave", 0, 0 },
-	{ "rslave", 0, 0 },
-	{ "shared", 0, 0 },
-	{ "rshared", 0, 0 },
-	{ "defaults", 0, 0 },
-	{ "z", 0, 0 },
-	{ "Z", 0, 0 },
-	{ "tmpcopyup", 0, 0 },
-};
-
-/* Splits options into mount flags and a comma-separated rest (heap) for the file system. */
-static unsigned long parse_options(const struct spec_mount *m, char **ret_data)
-{
-	unsigned long flags = 0;
-	char *data = kstrdup("");
-
-	for (unsigned i = 0; i < m->noptions; i++) {
-		bool known = false;
-
-		for (unsigned k = 0; k < ARRAY_SIZE(flag_names); k++)
-			if (!strcmp(m->options[i], flag_names[k].name)) {
-				flags = (flags | flag_names[k].set) & ~flag_names[k].clear;
-				known = true;
-			}
-		if (!known) {
-			char *more = kasprintf("%s%s%s", data, data[0] ? "," : "", m->options[i]);
-
-			free(data);
-			data = more;
-		}
-	}
-	*ret_data = data;
-	return flags;
-}
 
 /* The attach point made for mount @index by the launcher, or -1. */
 static int find_attach(const struct container *c, unsigned index, bool *ret_file)
@@ -89,84 +34,212 @@ static int find_attach(const struct container *c, unsigned index, bool *ret_file
 	return -1;
 }
 
-/* Creates what is missing of the mount point. */
-static int make_mountpoint(struct container *c, const char *dest, bool file, struct path *ret)
+/* mkdir -p below the container's root; symbolic links on the way are followed within it. */
+static int make_dirs(struct container *c, const char *dir, struct path *ret)
 {
 	AUTO(cred_put) struct cred *root = cred_create_root(CAP_FULL_SET);
-	AUTO_FREE char *parent = kstrdup(dest);
-	char *slash = strrchr(parent, '/');
-	struct path dir;
+	AUTO_FREE char *have = kstrdup(dir);
+	size_t n = strlen(have);
+	struct path at;
 	int r;
 
-	r = path_lookup_from(NULL, root, &c->root, &c->root, dest, LOOKUP_FOLLOW, ret);
-	if (r != -ENOENT)
-		return r;
-	if (!file)
-		return vfs_mkdir_p(&c->root, dest, 0755, ret);
-	if (slash)
-		*slash = 0;
-	r = slash && slash != parent ? vfs_mkdir_p(&c->root, parent, 0755, &dir) :
-				       (dir = c->root, path_get(&dir), 0);
+	while ((r = path_lookup_from(NULL, root, &c->root, &c->root, n ? have : "/", LOOKUP_FOLLOW,
+				     &at)) == -ENOENT && n) {
+		while (n && have[n - 1] == '/')
+			n--;
+		while (n && have[n - 1] != '/')
+			n--;
+		have[n] = 0;
+	}
 	if (r)
 		return r;
-	mutex_lock(&dentry_inode(dir.dentry)->mu);
-	struct inode *dirino = dentry_inode(dir.dentry);
-	struct inode *n = dirino->ops->create ? dirino->ops->create(dirino, slash ? slash + 1 : dest,
-								    S_IFREG | 0644, 0, 0) :
-						err_ptr(-EROFS);
-	mutex_unlock(&dirino->mu);
-	if (!is_err(n)) {
-		dentry_invalidate(dir.dentry, slash ? slash + 1 : dest);
-		inode_put(n);
-		r = path_lookup_from(NULL, root, &c->root, &c->root, dest, LOOKUP_FOLLOW, ret);
-	} else {
-		r = (int)ptr_err(n);
-	}
-	path_put(&dir);
+	r = vfs_mkdir_p(&at, dir + n, 0755, ret);
+	path_put(&at);
 	return r;
 }
 
-static struct super *mount_super_of(struct container *c, const struct spec_mount *m, unsigned index,
-				    unsigned long flags, const char *data, bool *ret_file)
+/* An empty file where there is none. */
+static int make_file(struct container *c, const char *name)
 {
-	const char *type = m->type ? m->type : "none";
-	struct fs_type *fs;
+	AUTO_FREE char *parent = kstrdup(name);
+	char *slash = strrchr(parent, '/');
+	const char *base = slash ? slash + 1 : parent;
+	struct inode *dir, *n = NULL;
+	struct path at;
+	int r;
 
-	*ret_file = false;
-	if ((flags & MS_BIND) || !strcmp(type, "bind")) {
-		int a = find_attach(c, index, ret_file);
-
-		return a < 0 ? err_ptr(-ENOENT) :
-			       gofer_create_super(c->gofer, (unsigned)a, flags & MS_RDONLY, *ret_file);
+	if (slash)
+		*slash = 0;
+	r = make_dirs(c, slash ? parent : "", &at);
+	if (r)
+		return r;
+	dir = dentry_inode(at.dentry);
+	mutex_lock(&dir->mu);
+	if (dir->ops->create)
+		n = dir->ops->create(dir, base, S_IFREG | 0644, c->uid0, c->gid0);
+	mutex_unlock(&dir->mu);
+	r = n ? (is_err(n) ? (int)ptr_err(n) : 0) : -EROFS;
+	if (!r) {
+		dentry_invalidate(at.dentry, base);
+		inode_put(n);
 	}
-	/* The default devices belong to every container's /dev. */
-	if (!strcmp(type, "tmpfs") && !strcmp(m->destination, "/dev"))
-		type = "devtmpfs";
+	path_put(&at);
+	return r;
+}
+
+int container_mountpoint(struct container *c, const char *dest, bool file, struct path *ret)
+{
+	AUTO(cred_put) struct cred *root = cred_create_root(CAP_FULL_SET);
+	int r = path_lookup_from(NULL, root, &c->root, &c->root, dest, LOOKUP_FOLLOW, ret);
+
+	if (r != -ENOENT)
+		return r;
+	if (!file)
+		return make_dirs(c, dest, ret);
+	r = make_file(c, dest);
+	return r ? r : path_lookup_from(NULL, root, &c->root, &c->root, dest, LOOKUP_FOLLOW, ret);
+}
+
+/* @data with the ids in uid= and gid= as the kernel has them, and the root given to the container's. */
+static char *map_owner(const struct container *c, const char *data, bool root)
+{
+	AUTO_FREE char *copy = kstrdup(data);
+	char *save = NULL, *out = root ? kasprintf("uid=%u,gid=%u", c->uid0, c->gid0) : kstrdup("");
+
+	for (char *o = strtok_r(copy, ",", &save); o; o = strtok_r(NULL, ",", &save)) {
+		bool uid = !strncmp(o, "uid=", 4), gid = !strncmp(o, "gid=", 4);
+		uint32_t id = uid || gid ? (uint32_t)strtoul(o + 4, NULL, 10) : 0;
+		char *more = uid || gid ? kasprintf("%s%s%.4s%u", out, out[0] ? "," : "", o,
+						    uid ? container_kuid(c, id) : container_kgid(c, id)) :
+					  kasprintf("%s%s%s", out, out[0] ? "," : "", o);
+
+		free(out);
+		out = more;
+	}
+	return out;
+}
+
+static struct super *mount_fs(struct container *c, const struct spec_mount *m,
+			      const struct mount_options *o)
+{
+	const char *type = m->type && m->type[0] ? m->type : "none";
+	bool tmpfs = !strcmp(type, "tmpfs");
+	AUTO_FREE char *data = c->userns == &init_userns || (!tmpfs && strcmp(type, "devpts") != 0) ?
+				       kstrdup(o->data) :
+				       map_owner(c, o->data, tmpfs);
+	struct fs_type *fs;
+	struct super *sb;
+
 	if (!strcmp(type, "cgroup"))
 		type = "cgroup2";
 	fs = fs_find(type);
-	return fs ? fs->mount(NULL, m->source ? m->source : type, flags & MS_RDONLY, data) :
-		    err_ptr(-ENODEV);
+	if (!fs)
+		return err_ptr(-ENODEV);
+	sb = fs->mount(NULL, m->source ? m->source : type, o->flags & MS_RDONLY, data);
+	if (!is_err(sb) && !sb->source)
+		sb->source = kstrdup(m->source ? m->source : type);
+	return sb;
+}
+
+/* What is mounted, and in *ret_file whether it is no directory. */
+static struct super *mount_super_of(struct container *c, unsigned index, const struct mount_options *o,
+				    bool *ret_file)
+{
+	const struct spec_mount *m = &c->boot->spec->mounts[index];
+	struct super *sb;
+	int a;
+
+	*ret_file = false;
+	if (!mount_is_bind(m))
+		return mount_fs(c, m, o);
+	a = find_attach(c, index, ret_file);
+	sb = a < 0 ? err_ptr(-ENOENT) :
+		     gofer_create_super(c->gofer, (unsigned)a, o->flags & MS_RDONLY, *ret_file);
+	if (!is_err(sb) && m->source)
+		sb->shown_root = kstrdup(m->source);
+	return sb;
+}
+
+/* A device of the host that is bound: the guest's device of that number. */
+static int mount_device(struct container *c, struct mntns *mnt, const struct spec_mount *m,
+			const json_t *attach, const struct mount_options *o)
+{
+	const json_t *v = json_object_get(attach, "device");
+	dev_t rdev = makedev((unsigned)json_integer_value(json_array_get(v, 1)),
+			     (unsigned)json_integer_value(json_array_get(v, 2)));
+
+	return container_bind_device(c, mnt, m->destination,
+				     (uint32_t)json_integer_value(json_array_get(v, 0)), rdev, c->uid0,
+				     c->gid0, o->flags & ~(unsigned long)(MS_BIND | MS_REC));
+}
+
+static const json_t *find_device(const struct container *c, unsigned index)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(c->boot->json, "devices"), i, o)
+		if (json_integer_value(json_object_get(o, "mount")) == (json_int_t)index)
+			return o;
+	return NULL;
+}
+
+/* What comes after a mount on @below. */
+static int finish_mount(struct container *c, const struct spec_mount *m, const struct path *below,
+			const struct mount_options *o)
+{
+	AUTO(cred_put) struct cred *root = cred_create_root(CAP_FULL_SET);
+	struct path top;
+	int r = path_lookup_from(NULL, root, &c->root, &c->root, m->destination, LOOKUP_FOLLOW, &top);
+
+	if (r)
+		return r;
+	if (o->copy_up && !mount_is_bind(m) && S_ISDIR(dentry_inode(below->dentry)->mode))
+		r = container_copy_up(below, &top);
+	if (!r && o->propagation)
+		mount_set_propagation(&top, o->propagation);
+	path_put(&top);
+	return r;
+}
+
+static int mount_with(struct container *c, struct mntns *mnt, unsigned index,
+		      const struct mount_options *o)
+{
+	const struct spec_mount *m = &c->boot->spec->mounts[index];
+	const json_t *device = find_device(c, index);
+	struct path at = { 0 };
+	struct super *sb;
+	bool file;
+	int r;
+
+	if (device)
+		return mount_device(c, mnt, m, device, o);
+	sb = mount_super_of(c, index, o, &file);
+	if (is_err(sb))
+		return (int)ptr_err(sb);
+	r = container_mountpoint(c, m->destination, file, &at);
+	if (!r)
+		r = mntns_mount_super(mnt, &at, sb, NULL, o->flags & ~(unsigned long)(MS_BIND | MS_REC));
+	if (!r)
+		r = finish_mount(c, m, &at, o);
+	path_put(&at);
+	super_put(sb);
+	return r;
 }
 
 static int mount_one(struct container *c, struct mntns *mnt, unsigned index, char **ret_why)
 {
 	const struct spec_mount *m = &c->boot->spec->mounts[index];
-	AUTO_FREE char *data = NULL;
-	unsigned long flags = parse_options(m, &data);
-	struct path at = { 0 };
-	bool file;
-	struct super *sb = mount_super_of(c, m, index, flags, data, &file);
-	int r = is_err(sb) ? (int)ptr_err(sb) : make_mountpoint(c, m->destination, file, &at);
+	struct mount_options o;
+	int r;
 
-	if (!r)
-		r = mntns_mount_super(mnt, &at, sb, NULL, flags & ~(unsigned long)(MS_BIND | MS_REC));
+	mount_options_parse(m, &o);
+	r = mount_with(c, mnt, index, &o);
+	mount_options_fini(&o);
 	if (r)
-		*ret_why = kasprintf("mount of %s on %s: %s", m->type ? m->type : "bind",
-				     m->destination, strerror(-r));
-	path_put(&at);
-	if (!is_err(sb))
-		super_put(sb);
+		*ret_why = kasprintf("error mounting \"%s\" to rootfs at \"%s\": mount of %s on %s: %s",
+				     m->source ? m->source : "none", m->destination,
+				     m->type ? m->type : "bind", m->destination, errno_text(-r));
 	return r ? -1 : 0;
 }
 
@@ -224,7 +297,7 @@ static int restrict_paths(struct container *c, struct mntns *mnt, char **ret_why
 
 		if (r) {
 			*ret_why = kasprintf("%s path %s: %s", mask ? "masked" : "read-only", path,
-					     strerror(-r));
+					     errno_text(-r));
 			return -1;
 		}
 	}
@@ -233,9 +306,23 @@ static int restrict_paths(struct container *c, struct mntns *mnt, char **ret_why
 
 int container_mount_all(struct container *c, struct mntns *mnt, char **ret_why)
 {
-	for (unsigned i = 0; i < c->boot->spec->nmounts; i++)
+	const struct spec *s = c->boot->spec;
+	struct path root;
+
+	for (unsigned i = 0; i < s->nmounts; i++)
 		if (mount_one(c, mnt, i, ret_why))
 			return -1;
+	if (container_devices(c, mnt, ret_why))
+		return -1;
 	find_devpts(c);
-	return restrict_paths(c, mnt, ret_why);
+	if (restrict_paths(c, mnt, ret_why))
+		return -1;
+	root = mntns_root(mnt);
+	/* Last: mount points were made in it. */
+	if (s->root_readonly)
+		mount_set_flags(&root, MS_RDONLY);
+	if (s->rootfs_propagation)
+		mount_set_propagation(&root, s->rootfs_propagation);
+	path_put(&root);
+	return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "runtime/container.h"
+#include "runtime/errno_text.h"
 #include "sentry/fs/devpts/devpts.h"
 #include "sentry/fs/devpts/tty.h"
 #include "sentry/fs/hostfd/hostfd.h"
@@ -47,16 +48,19 @@ static int by_gid(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static struct cred *spec_cred(const struct spec_process *p)
+static struct cred *spec_cred(const struct container *cont, const struct spec_process *p)
 {
 	struct cred *c = cred_create_root(CAP_FULL_SET);
 
-	c->uid = c->euid = c->suid = c->fsuid = p->uid;
-	c->gid = c->egid = c->sgid = c->fsgid = p->gid;
+	userns_put(c->userns);
+	c->userns = userns_get(cont->userns);
+	c->uid = c->euid = c->suid = c->fsuid = container_kuid(cont, p->uid);
+	c->gid = c->egid = c->sgid = c->fsgid = container_kgid(cont, p->gid);
 	free(c->groups);
 	c->ngroups = p->nadditional_gids;
 	c->groups = kcalloc(p->nadditional_gids + 1, sizeof(gid_t));
-	memcpy(c->groups, p->additional_gids, p->nadditional_gids * sizeof(gid_t));
+	for (unsigned i = 0; i < c->ngroups; i++)
+		c->groups[i] = container_kgid(cont, p->additional_gids[i]);
 	qsort(c->groups, c->ngroups, sizeof(gid_t), by_gid);
 	if (p->has_caps) {
 		c->bounding = p->caps_bounding & CAP_FULL_SET;
@@ -81,11 +85,52 @@ static char **copy_strv(const char **v, unsigned n)
 	return out;
 }
 
+/* The spec's environment and, where it has no HOME, the user's: as runc does it. */
+static char **make_env(struct container *c, const struct spec_process *p)
+{
+	char **env = kcalloc(p->nenv + 2, sizeof(*env));
+	unsigned n = 0;
+	bool has_home = false;
+
+	for (unsigned i = 0; i < p->nenv; i++) {
+		bool home = !strncmp(p->env[i], "HOME=", 5);
+
+		if (home && !p->env[i][5])
+			continue;
+		has_home |= home;
+		env[n++] = kstrdup(p->env[i]);
+	}
+	if (!has_home) {
+		AUTO_FREE char *home = container_home(c, p->uid);
+
+		env[n] = kasprintf("HOME=%s", home);
+	}
+	return env;
+}
+
 static void free_strv(char **v)
 {
 	for (char **p = v; p && *p; p++)
 		free(*p);
 	free(v);
+}
+
+/* Descriptors 3, 4 ... Takes them over, also on failure: 0 or -errno. */
+static int install_extra(struct files *files, const struct spec_process *p)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < p->nextra_fds; i++) {
+		int fl = fcntl(p->extra_fds[i], F_GETFL); /* host: fcntl */
+		struct file *f = hostfd_create_file(p->extra_fds[i], fl < 0 ? O_RDWR :
+								     (unsigned)fl & (O_ACCMODE | O_APPEND));
+
+		if (is_err(f))
+			err = (int)ptr_err(f);
+		else if (files_install_at(files, 3 + (int)i, f, 0) < 0)
+			err = -EMFILE;
+	}
+	return err;
 }
 
 /* Takes over all of @stdio, also on failure: 0 or -errno. */
@@ -116,7 +161,7 @@ static int check_cwd(struct container *c, const struct spec_process *p, bool ini
 	if (r == -ENOENT && init)
 		r = vfs_mkdir_p(&c->root, p->cwd, 0755, &at);
 	if (r)
-		*ret_why = kasprintf("chdir to cwd (\"%s\"): %s", p->cwd, strerror(-r));
+		*ret_why = kasprintf("chdir to cwd (\"%s\"): %s", p->cwd, errno_text(-r));
 	path_put(&at);
 	return r;
 }
@@ -137,6 +182,8 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 			close(stdio[i]);
 		if (console_fd >= 0)
 			close(console_fd);
+		for (unsigned i = 0; i < p->nextra_fds; i++)
+			close(p->extra_fds[i]);
 		return NULL;
 	}
 	s = kzalloc(sizeof(*s));
@@ -153,8 +200,8 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 			return NULL;
 		}
 	}
-	if (install_stdio(files, slave, stdio)) {
-		*ret_why = kstrdup("cannot use the standard descriptors");
+	if (install_stdio(files, slave, stdio) || install_extra(files, p)) {
+		*ret_why = kstrdup("cannot use the descriptors");
 		files_put(files);
 		free(s);
 		return NULL;
@@ -166,9 +213,10 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 	struct spawn_args a = {
 		.container = c,
 		.argv = copy_strv(p->args, p->nargs),
-		.envp = copy_strv(p->env, p->nenv),
+		.envp = make_env(c, p),
+		.program = p->program,
 		.cwd = p->cwd,
-		.cred = spec_cred(p),
+		.cred = spec_cred(c, p),
 		.files = files,
 		.fs = fsctx_create(&c->root, &c->root, p->umask < 0 ? DEFAULT_UMASK : (uint32_t)p->umask),
 		.ns = nsproxy_get(c->ns),
@@ -178,6 +226,14 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 		.umask = p->umask,
 		.rlim = rlim,
 		.oom_score_adj = p->oom_score_adj,
+		.seccomp = c->seccomp,
+		.personality = c->boot->spec->personality,
+		.ioprio = p->ioprio,
+		.sched_policy = p->sched_policy,
+		.sched_prio = p->sched_prio,
+		.sched_reset_on_fork = p->sched_reset_on_fork,
+		.nice = p->nice,
+		.cpus = init ? 0 : p->exec_cpus,
 	};
 	leader = task_spawn(&a);
 	free_strv(a.argv);
@@ -190,11 +246,17 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 					     "executable file not found in $PATH" :
 				     err == ENOENT ? "no such file or directory" :
 				     err == EACCES ? "permission denied" :
-						     strerror(err));
+						     errno_text(err));
 		session_free(s);
 		return NULL;
 	}
 	s->leader = leader;
+	list_init(&s->node);
+	if (!init) {
+		mutex_lock(&c->mu);
+		list_add(&c->sessions, &s->node);
+		mutex_unlock(&c->mu);
+	}
 	return s;
 }
 
@@ -202,6 +264,11 @@ void session_free(struct session *s)
 {
 	if (!s)
 		return;
+	if (s->leader) { /* else it was never listed */
+		mutex_lock(&s->container->mu);
+		list_del(&s->node);
+		mutex_unlock(&s->container->mu);
+	}
 	if (s->console)
 		console_finish(s->console);
 	task_put(s->leader);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Users and groups by name, for `exec --user NAME[:GROUP]`: looked up in the container's own
+ * Users and groups by name, for `exec --user NAME[:GROUP]`, and homes: looked up in the container's own
  * /etc/passwd and /etc/group (man 5 passwd, man 5 group), which only its kernel can read. The files are
  * the guest's: whatever is in them decides nothing but which of the guest's users it is.
  */
@@ -160,4 +160,15 @@ int container_find_user(struct container *c, const char *who, struct spec_proces
 		add_groups(groups, name, p);
 	}
 	return 0;
+}
+
+char *container_home(struct container *c, uid_t uid)
+{
+	AUTO_FREE char *passwd = read_file(c, "/etc/passwd");
+	char *rest = passwd, *f[7];
+
+	while (next_line(&rest, f, 7))
+		if (number(f[2]) == (int64_t)uid)
+			return kstrdup(f[5]);
+	return kstrdup("/");
 }

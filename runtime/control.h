@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#define CONTROL_MAX_FDS 8
+#define CONTROL_MAX_FDS 64
 #define CONTROL_MAX_BYTES (4u << 20)
 
 /* 0 or -errno. @json is borrowed, descriptors stay the caller's. */

@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "runtime/container.h"
 #include "runtime/control.h"
+#include "runtime/control_ops.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/signal.h"
 
@@ -64,16 +66,10 @@ static void reply_error(int sock, const char *why)
 
 static const char *status_name(struct container *c)
 {
-	return c->stopped ? "stopped" : c->started ? "running" : "created";
-}
-
-static void kill_container(struct container *c, int sig)
-{
-	struct l_siginfo info = { .si_signo = sig, .si_code = SI_USER };
-
-	if (sig == SIGKILL)
-		(void)container_start(c); /* so that there is a thread that can die */
-	(void)signal_send_tgroup(c->init->leader->tg, sig, &info);
+	return c->stopped	 ? "stopped" :
+	       kernel_paused() ? "paused" :
+	       c->started	 ? "running" :
+				   "created";
 }
 
 static void op_state(struct container *c, int sock)
@@ -82,12 +78,22 @@ static void op_state(struct container *c, int sock)
 	reply(sock, json_pack("{s:b, s:s}", "ok", 1, "status", status_name(c)));
 }
 
-static void op_start(struct container *c, int sock)
+/* @fds: what startContainer hooks read and write, if there are any. */
+static void op_start(struct container *c, int sock, const int *fds, unsigned nfds)
 {
-	if (container_start(c))
+	AUTO_FREE char *why = NULL;
+
+	if (kernel_paused()) {
+		reply_error(sock, "cannot start a container in the paused state");
+	} else if (nfds == 3 && container_run_hooks(c, fds, &why)) {
+		container_signal(c, SIGKILL);
+		reply(sock, json_pack("{s:s, s:b}", "error", why, "hook", 1));
+	} else if (container_start(c)) {
 		reply(sock, json_pack("{s:b}", "ok", 1));
-	else
-		reply_error(sock, "cannot start a container that has started");
+	} else {
+		reply_error(sock, c->stopped ? "cannot start a container that has stopped" :
+					       "cannot start an already running container");
+	}
 }
 
 /* A client whose container is to end with it: its connection closing is its end. */
@@ -104,7 +110,7 @@ static void *tie_main(void *arg)
 	while (recv(t->sock, &c, 1, 0) > 0) /* host: recvfrom */
 		;
 	if (!t->c->stopped)
-		kill_container(t->c, SIGKILL);
+		container_signal(t->c, SIGKILL);
 	return NULL;
 }
 
@@ -130,64 +136,13 @@ static void op_wait(struct container *c, int sock, json_t *req)
 	}
 }
 
-/*
- * The first process of a pid namespace doesn't die of signals that it has no handler for (man 7
- * pid_namespaces): right for `kill`, but whoever presses ^C at `do` wants an end.
- */
-static bool would_ignore(struct container *c, int sig)
-{
-	struct tgroup *tg = c->init->leader->tg;
-	struct sighand *sh = signal_lock_tgroup(tg);
-	bool ret = false;
-
-	if (sh) {
-		ret = sh->action[sig - 1].handler == (uint64_t)(uintptr_t)SIG_DFL;
-		signal_unlock(sh);
-	}
-	return ret;
-}
-
-/* SIGKILL works on a container that waits for `start`, too. */
-static void op_kill(struct container *c, int sock, json_t *req)
-{
-	int sig = (int)json_integer_value(json_object_get(req, "signal"));
-	struct l_siginfo info = { .si_signo = sig, .si_code = SI_USER };
-	bool all = json_is_true(json_object_get(req, "all"));
-	pid_t nr = 0;
-	struct pid *p;
-
-	if (sig < 0 || sig > NSIG_GUEST) {
-		reply_error(sock, "bad signal number");
-		return;
-	}
-	if (c->stopped) {
-		reply_error(sock, "container not running");
-		return;
-	}
-	if (sig && json_is_true(json_object_get(req, "fatal")) && would_ignore(c, sig)) {
-		mutex_lock(&c->mu);
-		c->killed_by = sig;
-		mutex_unlock(&c->mu);
-		kill_container(c, SIGKILL);
-	} else if (!all) {
-		kill_container(c, sig);
-	} else {
-		while ((p = pid_next(kernel.init_pidns, nr + 1))) {
-			nr = pid_nr(p, kernel.init_pidns);
-			if (p->tgroup)
-				(void)signal_send_tgroup(p->tgroup, sig, &info);
-			pid_put(p);
-		}
-	}
-	reply(sock, json_pack("{s:b}", "ok", 1));
-}
-
 static void op_ps(int sock)
 {
 	json_t *list = json_array();
 	pid_t nr = 0;
 	struct pid *p;
 
+	world_enter();
 	while ((p = pid_next(kernel.init_pidns, nr + 1))) {
 		char comm[TASK_COMM_LEN] = "";
 		struct task *t = NULL;
@@ -204,6 +159,7 @@ static void op_ps(int sock)
 		}
 		pid_put(p);
 	}
+	world_leave();
 	reply(sock, json_pack("{s:b, s:o}", "ok", 1, "processes", list));
 }
 
@@ -211,12 +167,14 @@ static void op_resize(struct container *c, int sock, json_t *req)
 {
 	struct console *con;
 
+	world_enter();
 	mutex_lock(&c->mu);
 	con = c->init->console; /* none any more once it has stopped */
 	if (con)
 		console_resize(con, (unsigned)json_integer_value(json_object_get(req, "rows")),
 			       (unsigned)json_integer_value(json_object_get(req, "cols")));
 	mutex_unlock(&c->mu);
+	world_leave();
 	reply(sock, json_pack("{s:b}", "ok", 1));
 }
 
@@ -241,6 +199,7 @@ static void *exec_listen(void *arg)
 	while ((req = control_recv(l->sock, NULL, NULL))) {
 		json_int_t sig = json_integer_value(json_object_get(req, "signal"));
 
+		world_enter();
 		if (sig > 0 && sig <= NSIG_GUEST) {
 			struct l_siginfo info = { .si_signo = (int)sig, .si_code = SI_USER };
 
@@ -250,10 +209,14 @@ static void *exec_listen(void *arg)
 				       (unsigned)json_integer_value(json_object_get(req, "rows")),
 				       (unsigned)json_integer_value(json_object_get(req, "cols")));
 		}
+		world_leave();
 		json_decref(req);
 	}
-	if (l->tied && !l->over)
+	if (l->tied && !l->over) {
+		world_enter();
 		signal_kill_tgroup(tg);
+		world_leave();
+	}
 	return NULL;
 }
 
@@ -267,20 +230,24 @@ static struct session *exec_spawn(struct container *c, json_t *req, int *fds, un
 	struct session *s;
 	bool tty;
 
-	if (!c->started || c->stopped) {
-		*why = kstrdup("cannot exec in a container that is not running");
+	if (c->stopped)
+		*why = kstrdup("cannot exec in a stopped container");
+	else if (kernel_paused() && !json_is_true(json_object_get(req, "ignore_paused")))
+		*why = kstrdup("cannot exec in a paused container (use --ignore-paused to override)");
+	if (*why)
 		return NULL;
-	}
 	spec = spec_parse_process(text ? text : "", text ? strlen(text) : 0, "process", why);
 	if (!spec)
 		return NULL;
 	if (user && container_find_user(c, user, &spec->process, why))
 		return NULL;
 	tty = spec->process.terminal;
-	if (nfds != (tty ? 1u : 3u)) {
+	if (nfds < (tty ? 1u : 3u)) {
 		*why = kstrdup("exec: wrong number of descriptors");
 		return NULL;
 	}
+	spec->process.extra_fds = fds + (tty ? 1 : 3);
+	spec->process.nextra_fds = nfds - (tty ? 1 : 3);
 	s = container_spawn(c, &spec->process, false, fds, tty ? fds[0] : -1,
 			    (unsigned)json_integer_value(json_object_get(req, "rows")),
 			    (unsigned)json_integer_value(json_object_get(req, "cols")), why);
@@ -289,10 +256,21 @@ static struct session *exec_spawn(struct container *c, json_t *req, int *fds, un
 	return s;
 }
 
+static struct session *exec_spawn_inside(struct container *c, json_t *req, int *fds, unsigned nfds,
+					 char **why)
+{
+	struct session *s;
+
+	world_enter();
+	s = exec_spawn(c, req, fds, nfds, why);
+	world_leave();
+	return s;
+}
+
 static void op_exec(struct container *c, int sock, json_t *req, int *fds, unsigned nfds)
 {
 	AUTO_FREE char *why = NULL;
-	struct session *s = exec_spawn(c, req, fds, nfds, &why);
+	struct session *s = exec_spawn_inside(c, req, fds, nfds, &why);
 	struct exec_listener l = { .session = s,
 				   .sock = sock,
 				   .tied = json_is_true(json_object_get(req, "tied")) };
@@ -309,47 +287,96 @@ static void op_exec(struct container *c, int sock, json_t *req, int *fds, unsign
 	}
 	listening = pthread_create(&listener, NULL, exec_listen, &l) == 0;
 	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "pid", (int)task_tgid(s->leader)));
+	world_enter();
 	task_start(s->leader);
+	world_leave();
 	status = tgroup_wait_exit(s->leader->tg);
 	l.over = true;
 	if (listening) {
 		shutdown(sock, SHUT_RD); /* host: shutdown. Ends the listener */
 		pthread_join(listener, NULL);
 	}
+	world_enter();
 	session_free(s);
+	world_leave();
 	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status", container_exit_code(status)));
+}
+
+static void handle_exec(struct control_request *r)
+{
+	op_exec(r->c, r->sock, r->json, r->fds, r->nfds);
+	r->nfds = 0;
+}
+
+static void handle_state(struct control_request *r)
+{
+	op_state(r->c, r->sock);
+}
+
+static void handle_start(struct control_request *r)
+{
+	op_start(r->c, r->sock, r->fds, r->nfds);
+}
+
+static void handle_wait(struct control_request *r)
+{
+	op_wait(r->c, r->sock, r->json);
+}
+
+static void handle_ps(struct control_request *r)
+{
+	op_ps(r->sock);
+}
+
+static void handle_resize(struct control_request *r)
+{
+	op_resize(r->c, r->sock, r->json);
+}
+
+static const struct control_op {
+	const char *name;
+	void (*fn)(struct control_request *r);
+} ops[] = {
+	{ "exec", handle_exec },
+	{ "state", handle_state },
+	{ "start", handle_start },
+	{ "wait", handle_wait },
+	{ "kill", control_kill },
+	{ "ps", handle_ps },
+	{ "resize", handle_resize },
+	{ "counters", control_counters },
+	{ "pause", control_pause },
+	{ "resume", control_resume },
+	{ "save", control_save },
+	{ "limits", control_limits },
+	{ "stats", control_stats },
+};
+
+static void serve_request(struct control_request *r)
+{
+	const char *name = json_string_value(json_object_get(r->json, "op"));
+
+	for (size_t i = 0; name && i < ARRAY_SIZE(ops); i++) {
+		if (!strcmp(name, ops[i].name)) {
+			ops[i].fn(r);
+			return;
+		}
+	}
+	reply_error(r->sock, "unknown request");
 }
 
 static void handle(struct container *c, int sock)
 {
 	int fds[CONTROL_MAX_FDS];
-	unsigned nfds = CONTROL_MAX_FDS;
-	json_t *req = control_recv(sock, fds, &nfds);
-	const char *op = json_string_value(json_object_get(req, "op"));
+	struct control_request r = { .c = c, .sock = sock, .fds = fds, .nfds = CONTROL_MAX_FDS };
 
-	if (!req || !op)
+	r.json = control_recv(sock, fds, &r.nfds);
+	if (!r.json)
 		return;
-	if (!strcmp(op, "exec")) {
-		op_exec(c, sock, req, fds, nfds);
-		nfds = 0;
-	} else if (!strcmp(op, "state")) {
-		op_state(c, sock);
-	} else if (!strcmp(op, "start")) {
-		op_start(c, sock);
-	} else if (!strcmp(op, "wait")) {
-		op_wait(c, sock, req);
-	} else if (!strcmp(op, "kill")) {
-		op_kill(c, sock, req);
-	} else if (!strcmp(op, "ps")) {
-		op_ps(sock);
-	} else if (!strcmp(op, "resize")) {
-		op_resize(c, sock, req);
-	} else {
-		reply_error(sock, "unknown request");
-	}
-	while (nfds)
-		close(fds[--nfds]);
-	json_decref(req);
+	serve_request(&r);
+	while (r.nfds)
+		close(fds[--r.nfds]);
+	json_decref(r.json);
 }
 
 static void *connection_main(void *arg)
@@ -393,10 +420,21 @@ static void accept_one(struct container *c)
 	pthread_detach(th);
 }
 
+/* Connections, and signals that the host sends to our pid. */
 static void *accept_main(void *arg)
 {
-	for (;;)
-		accept_one(arg);
+	struct container *c = arg;
+	struct pollfd p[2] = { { .fd = c->boot->listener, .events = POLLIN },
+			       { .fd = c->boot->sigfd, .events = POLLIN } };
+
+	for (;;) {
+		if (poll(p, 2, -1) < 0) /* host: poll */
+			continue;
+		if (p[0].revents)
+			accept_one(c);
+		if (p[1].revents)
+			control_host_signal(c);
+	}
 	return NULL;
 }
 

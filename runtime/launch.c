@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,11 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "runtime/control.h"
+#include "runtime/errno_text.h"
+#include "runtime/hooks.h"
+#include "runtime/memlimit.h"
+#include "runtime/launch_priv.h"
+#include "runtime/mount_options.h"
 #include "runtime/roles.h"
 
 #define SENTRY_UID_BASE 1879048192u /* 0x70000000: above what distributions and subuid ranges use */
@@ -46,7 +52,8 @@ struct attach_set {
 	unsigned nfds;
 	char rights[MAX_ATTACH + 1];
 	unsigned n;
-	json_t *json; /* array of {index, destination, readonly, file} for the sentry */
+	json_t *json; /* array of {mount, readonly, file} for the sentry */
+	json_t *devices; /* array of {mount, device: [mode, major, minor]}: bound devices of the host */
 };
 
 static void attach_fini(struct attach_set *a)
@@ -54,14 +61,16 @@ static void attach_fini(struct attach_set *a)
 	for (unsigned i = 0; i < a->nfds; i++)
 		close(a->fd[i]);
 	json_decref(a->json);
+	json_decref(a->devices);
 }
 
-/* A detached copy of the mount tree at @path: nothing above it can be reached through it. Where we may
+/* A detached copy of the mount (tree) at @path: nothing above it can be reached through it. Where we may
  * not make one (rootless), the directory itself. */
-static int open_attach(const char *path)
+static int open_attach(const char *path, bool recursive)
 {
 	int fd = (int)syscall(SYS_open_tree, AT_FDCWD, path,
-			      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+			      (unsigned)OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC |
+				      (recursive ? AT_RECURSIVE : 0u));
 
 	if (fd < 0 && (errno == EPERM || errno == ENOSYS || errno == EINVAL))
 		fd = open(path, O_PATH | O_CLOEXEC);
@@ -76,17 +85,12 @@ static bool has_option(const struct spec_mount *m, const char *opt)
 	return false;
 }
 
-static bool is_bind(const struct spec_mount *m)
-{
-	return (m->type && !strcmp(m->type, "bind")) || has_option(m, "bind") ||
-	       has_option(m, "rbind");
-}
-
 /* Opens what an attach point needs; -errno. */
-static int open_attach_fds(struct attach_set *a, const char *path, bool readonly, bool *ret_file)
+static int open_attach_fds(struct attach_set *a, const char *path, bool readonly, bool recursive,
+			   bool *ret_file)
 {
 	struct stat st;
-	int fd = open_attach(path);
+	int fd = open_attach(path, recursive);
 
 	if (fd < 0)
 		return fd;
@@ -109,7 +113,7 @@ static int open_attach_fds(struct attach_set *a, const char *path, bool readonly
 }
 
 static int add_attach(struct attach_set *a, const char *what, const char *path, bool readonly,
-		      int mount_index, char **ret_why)
+		      bool recursive, int mount_index, char **ret_why)
 {
 	bool file = false;
 	int r;
@@ -118,11 +122,11 @@ static int add_attach(struct attach_set *a, const char *what, const char *path, 
 		*ret_why = kasprintf("more than %d bind mounts", MAX_ATTACH);
 		return -1;
 	}
-	r = open_attach_fds(a, path, readonly, &file);
+	r = open_attach_fds(a, path, readonly, recursive, &file);
 	if (!r && file && mount_index < 0)
 		r = -ENOTDIR;
 	if (r) {
-		*ret_why = kasprintf("%s %s: %s", what, path, strerror(-r));
+		*ret_why = kasprintf("%s %s: %s", what, path, errno_text(-r));
 		return -1;
 	}
 	a->rights[a->n++] = readonly ? (file ? 'R' : 'r') : (file ? 'W' : 'w');
@@ -142,21 +146,26 @@ static int collect_attaches(const struct launch *l, struct attach_set *a, char *
 	AUTO_FREE char *root = bundle_path(l, l->spec->root_path);
 
 	a->json = json_array();
-	if (add_attach(a, "rootfs", root, l->overlay != OVERLAY_NONE || l->spec->root_readonly, -1,
+	a->devices = json_array();
+	launch_make_mountpoints(l, root);
+	if (add_attach(a, "rootfs", root, l->overlay != OVERLAY_NONE || l->spec->root_readonly, true, -1,
 		       ret_why))
 		return -1;
 	for (unsigned i = 0; i < l->spec->nmounts; i++) {
 		const struct spec_mount *m = &l->spec->mounts[i];
 		AUTO_FREE char *src = m->source ? bundle_path(l, m->source) : NULL;
 
-		if (!is_bind(m))
+		if (!mount_is_bind(m))
 			continue;
 		if (!src) {
 			*ret_why = kasprintf("bind mount on %s has no source", m->destination);
 			return -1;
 		}
+		if (launch_add_device(a->devices, src, i))
+			continue;
 		if (add_attach(a, "bind mount source", src,
-			       has_option(m, "ro") || has_option(m, "rro"), (int)i, ret_why))
+			       has_option(m, "ro") || has_option(m, "rro"), has_option(m, "rbind"),
+			       (int)i, ret_why))
 			return -1;
 	}
 	return 0;
@@ -207,12 +216,12 @@ static int role_fds(int boot, int log, const struct attach_set *a)
  * tmpfs has it. The gofer makes it the size of the tmpfs that they are born on, so the host itself holds
  * guests to it.
  */
-static uint64_t memory_limit(const struct spec *spec)
+uint64_t launch_memory_limit(uint64_t limit)
 {
 	struct sysinfo si;
 
-	if (spec->memory_limit)
-		return MAX(spec->memory_limit, (uint64_t)MEMORY_LIMIT_MIN);
+	if (limit)
+		return MAX(limit, (uint64_t)MEMORY_LIMIT_MIN);
 	if (sysinfo(&si))
 		return MEMORY_LIMIT_UNKNOWN;
 	return (uint64_t)si.totalram * si.mem_unit / 2;
@@ -224,7 +233,7 @@ static void __noreturn exec_role(const char *role, const struct launch *l, const
 	char name[] = "holdfast";
 	AUTO_FREE char *role_copy = kstrdup(role);
 	AUTO_FREE char *rights_copy = kstrdup(rights);
-	AUTO_FREE char *memory = kasprintf("%llu", (unsigned long long)memory_limit(l->spec));
+	AUTO_FREE char *memory = kasprintf("%llu", (unsigned long long)launch_memory_limit(l->spec->memory_limit));
 	char *argv[] = { name, role_copy, rights_copy, debug, memory, NULL };
 	char *envp[] = { NULL };
 	sigset_t none;
@@ -282,9 +291,9 @@ static void __noreturn become_role(const struct launch *l, const struct spawn *s
 {
 	char c;
 
-	/* The ids are there once we are told. */
-	if ((s->ns & CLONE_NEWUSER) &&
-	    (read(go, &c, 1) != 1 || setresgid(0, 0, 0) || setresuid(0, 0, 0)))
+	/* We are in our control groups, and the ids are there, once we are told. */
+	if (read(go, &c, 1) != 1 ||
+	    ((s->ns & CLONE_NEWUSER) && (setresgid(0, 0, 0) || setresuid(0, 0, 0))))
 		_exit(127);
 	if (role_fds(s->sock, s->log, s->attaches))
 		_exit(127);
@@ -298,7 +307,7 @@ static pid_t spawn_role(const struct launch *l, const struct spawn *s, char **re
 	pid_t pid;
 
 	if (pipe2(go, O_CLOEXEC)) {
-		*ret_why = kasprintf("pipe: %s", strerror(errno));
+		*ret_why = kasprintf("pipe: %s", errno_text(errno));
 		return -1;
 	}
 	AUTO_CLOSE int theirs = go[0];
@@ -310,15 +319,15 @@ static pid_t spawn_role(const struct launch *l, const struct spawn *s, char **re
 	}
 	if (pid < 0) {
 		*ret_why = kasprintf("cannot create namespaces for the sandbox: %s%s",
-				     strerror(errno),
+				     errno_text(errno),
 				     geteuid() ? " (may users make user namespaces here?)" : "");
 		return -1;
 	}
-	if (!(s->ns & CLONE_NEWUSER))
-		return pid;
-	r = map_ids(pid, s->uid, s->gid);
+	r = s->ns & CLONE_NEWUSER ? map_ids(pid, s->uid, s->gid) : 0;
 	if (r)
-		*ret_why = kasprintf("cannot map ids of the sandbox: %s", strerror(-r));
+		*ret_why = kasprintf("cannot map ids of the sandbox: %s", errno_text(-r));
+	else if (l->cgroup && cgroup_enter(l->cgroup, pid, ret_why))
+		; /* it has said why */
 	else if (write(ours, "g", 1) != 1)
 		*ret_why = kstrdup("the sandbox died at its start");
 	if (*ret_why) {
@@ -334,14 +343,20 @@ static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_
 	uid_t uid = sentry_uid(l);
 	struct spawn s = { .role = ROLE_SENTRY,
 			   .rights = "-",
-			   .ns = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-				 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+			   .ns = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
+				 CLONE_NEWUTS | CLONE_NEWCGROUP | launch_namespaces(l->spec),
 			   .sock = boot,
 			   .log = log,
 			   .uid = uid,
 			   .gid = geteuid() == 0 ? uid : getegid() };
 
-	return spawn_role(l, &s, ret_why);
+	int back;
+	pid_t pid = -1;
+
+	if (!launch_enter_netns(l->spec, &back, ret_why))
+		pid = spawn_role(l, &s, ret_why);
+	launch_leave_netns(back);
+	return pid;
 }
 
 /* Stays in the launcher's user namespace if that is root's; else it is root of one that has only us. */
@@ -366,12 +381,36 @@ static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct
 
 static json_t *boot_message(const struct launch *l, const struct attach_set *a)
 {
-	return json_pack("{s:s, s:O, s:O, s:s*, s:b, s:b, s:s, s:b, s:i, s:i, s:I}", "id", l->dir->id,
+	struct utsname host;
+
+	uname(&host);
+	return json_pack("{s:s, s:O, s:O, s:s*, s:b, s:b, s:s, s:b, s:i, s:i, s:I, s:O?, s:O, s:b, s:s*}", "id", l->dir->id,
 			 "config", l->spec->json, "attach", a->json, "platform", l->platform,
 			 "strace", l->strace, "debug", l->debug, "overlay",
 			 l->overlay == OVERLAY_NONE ? "none" : "memory", "console",
 			 l->console >= 0, "rows", (int)l->rows, "cols", (int)l->cols,
-			 "memory", (json_int_t)memory_limit(l->spec));
+			 "memory", (json_int_t)launch_memory_limit(l->spec->memory_limit), "seccomp", l->seccomp, "devices",
+			 a->devices, "idmap", geteuid() == 0, "nodename",
+			 l->spec->namespaces[NAMESPACE_UTS].listed ? NULL : host.nodename);
+}
+
+/* The files of what it goes on from, behind the boot message: `state`, then memory, a few at a time. */
+static int send_restore(const struct restore_source *r, int sock)
+{
+	for (unsigned at = 0; at < r->nfds + 1;) {
+		unsigned n = MIN(r->nfds + 1 - at, (unsigned)CONTROL_MAX_FDS);
+		json_t *msg = json_object();
+		int fds[CONTROL_MAX_FDS], err;
+
+		for (unsigned i = 0; i < n; i++)
+			fds[i] = at + i ? r->fds[at + i - 1] : r->state;
+		err = control_send(sock, msg, fds, n);
+		json_decref(msg);
+		if (err)
+			return err;
+		at += n;
+	}
+	return 0;
 }
 
 /* Hands everything over and waits for the sentry's verdict. */
@@ -386,17 +425,26 @@ static int boot(const struct launch *l, int sock, const struct attach_set *a, in
 	int r;
 
 	if (exitfd < 0) {
-		*ret_why = kasprintf("cannot write to %s: %s", l->dir->path, strerror(errno));
+		*ret_why = kasprintf("cannot write to %s: %s", l->dir->path, errno_text(errno));
 		json_decref(msg);
 		return -1;
 	}
+	if (l->restore)
+		json_object_set_new(msg, "restore",
+				    json_pack("{s:b, s:i}", "fork", l->restore->fork, "files",
+					      (int)l->restore->nfds));
 	if (l->console >= 0) {
 		fds[n++] = l->console;
 	} else {
 		for (int i = 0; i < 3; i++)
 			fds[n++] = l->stdio[i];
 	}
+	for (unsigned i = 0; i < l->nextra_fds && n < CONTROL_MAX_FDS; i++)
+		fds[n++] = l->extra_fds[i];
+	json_object_set_new(msg, "extra_fds", json_integer(l->nextra_fds));
 	r = control_send(sock, msg, fds, n);
+	if (!r && l->restore)
+		r = send_restore(l->restore, sock);
 	json_decref(msg);
 	reply = r ? NULL : control_recv(sock, NULL, NULL);
 	if (reply && json_is_true(json_object_get(reply, "ok"))) {
@@ -418,13 +466,28 @@ static int open_log(const struct launch *l)
 	return openat(l->dir->fd, "log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
+/* Hooks, then what the gofer serves, then the gofer: hooks may make and mount what it is to see. */
+static pid_t prepare_gofer(const struct launch *l, pid_t sentry, int sock, int log,
+			   struct attach_set *a, char **ret_why)
+{
+	struct launch_hooks hooks;
+	pid_t gofer = -1;
+
+	if (!launch_hooks_begin(l, sentry, &hooks, ret_why) && !collect_attaches(l, a, ret_why))
+		gofer = spawn_gofer(l, sock, log, a, ret_why);
+	if (gofer > 0)
+		memlimit_remember(l->dir, gofer);
+	launch_hooks_end(&hooks);
+	return gofer;
+}
+
 static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_pid, char **ret_why)
 {
 	int b[2], g[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, b) ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, g)) {
-		*ret_why = kasprintf("socketpair: %s", strerror(errno));
+		*ret_why = kasprintf("socketpair: %s", errno_text(errno));
 		return -1;
 	}
 	AUTO_CLOSE int boot_ours = b[0];
@@ -435,17 +498,18 @@ static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_
 	AUTO_CLOSE int listener = control_listen(l->dir->fd);
 	if (listener < 0 || log < 0) {
 		*ret_why = kasprintf("cannot write to %s: %s", l->dir->path,
-				     strerror(listener < 0 ? -listener : errno));
+				     errno_text(listener < 0 ? -listener : errno));
 		return -1;
 	}
 	pid_t sentry = spawn_sentry(l, boot_theirs, log, ret_why);
 	if (sentry < 0)
 		return -1;
-	pid_t gofer = spawn_gofer(l, gofer_server, log, a, ret_why);
 	close(steal_fd(&boot_theirs));
+	pid_t gofer = -1;
+	if (!l->spawned(l, sentry, ret_why))
+		gofer = prepare_gofer(l, sentry, gofer_server, log, a, ret_why);
 	close(steal_fd(&gofer_server));
-	if (gofer > 0 && !l->spawned(l, sentry, ret_why) &&
-	    !boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
+	if (gofer > 0 && !boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
 		*ret_pid = sentry;
 		return 0;
 	}
@@ -461,10 +525,8 @@ static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_
 int sandbox_launch(const struct launch *l, pid_t *ret_pid, char **ret_why)
 {
 	struct attach_set *a = kzalloc(sizeof(*a));
-	int r = collect_attaches(l, a, ret_why);
+	int r = launch_with(l, a, ret_pid, ret_why);
 
-	if (!r)
-		r = launch_with(l, a, ret_pid, ret_why);
 	attach_fini(a);
 	free(a);
 	return r;

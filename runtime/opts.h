@@ -36,6 +36,7 @@ struct command {
 	const char *examples; /* EXAMPLES; may be NULL */
 	const struct opt *opts;
 	int min_args, max_args; /* positional; max -1: any number */
+	const unsigned *preserve_fds; /* option that says how many descriptors are the container's, or NULL */
 	bool passthrough;       /* stop at the first positional, the rest belongs to the guest */
 	int (*run)(int argc, char **argv); /* positionals; returns the exit status */
 };

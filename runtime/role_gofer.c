@@ -45,7 +45,12 @@ static int make_memdir(const char *size)
 	if (fd < 0)
 		fd = -errno;
 	close(fs);
-	return fd;
+	if (fd < 0 || fd == ROLE_MEM_FD)
+		return fd;
+	if (dup3(fd, ROLE_MEM_FD, O_CLOEXEC) < 0)
+		return -errno;
+	close(fd);
+	return ROLE_MEM_FD;
 }
 
 /* The descriptors behind launch.c's letters. */

@@ -8,8 +8,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/sysinfo.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -19,6 +18,7 @@
 #include "runtime/control.h"
 #include "runtime/isolate.h"
 #include "runtime/launch.h"
+#include "runtime/limits.h"
 #include "runtime/roles.h"
 #include "sentry/init.h"
 #include "sentry/fs/gofer/client.h"
@@ -27,12 +27,6 @@
 #include "sentry/mm/safecopy.h"
 #include "syscalls/sys.h"
 
-#define MAX_TASKS_DEFAULT 8192
-#define FDS_PER_PROCESS 3 /* of ours: a stub's socket, its memory file twice */
-#define FDS_RESERVED 2048 /* for files, sockets, control connections */
-#define MAX_FILES_DEFAULT 400000 /* of a sandbox with plenty of memory */
-#define MAX_FILES_MIN 32768
-#define FILE_SHARE 16384 /* bytes of the memory limit for each open file: they cost us 1 KiB */
 #define MALLOC_ARENAS 4
 
 static struct gofer_client *gofer;
@@ -42,8 +36,42 @@ static int provide_mfile(int fds[2])
 	return gofer_mkmem(gofer, fds);
 }
 
+#define RESTORE_FILES_MAX 65536
+
+/* What the launcher sends behind the boot message of a sandbox that isn't fresh (launch.c). */
+static bool receive_restore(struct boot *b, json_t *msg)
+{
+	json_int_t n = json_integer_value(json_object_get(msg, "files"));
+	struct restore_input *in = kzalloc(sizeof(*in));
+	unsigned got = 0;
+
+	if (n < 0 || n > RESTORE_FILES_MAX)
+		return false;
+	in->fork = json_is_true(json_object_get(msg, "fork"));
+	in->nfds = (unsigned)n;
+	in->fds = kcalloc(in->nfds + 1, sizeof(int));
+	while (got < in->nfds + 1) {
+		int fds[CONTROL_MAX_FDS];
+		unsigned k = CONTROL_MAX_FDS;
+		json_t *more = control_recv(ROLE_BOOT_FD, fds, &k);
+
+		json_decref(more);
+		if (!more || k == 0 || k > in->nfds + 1 - got)
+			return false;
+		for (unsigned i = 0; i < k; i++, got++) {
+			if (got == 0)
+				in->state = fds[i];
+			else
+				in->fds[got - 1] = fds[i];
+		}
+	}
+	b->restore = in;
+	return true;
+}
+
 static bool receive_boot(struct boot *b, char **why)
 {
+	json_t *restore;
 	int fds[CONTROL_MAX_FDS];
 	unsigned n = CONTROL_MAX_FDS;
 	AUTO_FREE char *text = NULL;
@@ -51,7 +79,8 @@ static bool receive_boot(struct boot *b, char **why)
 
 	b->json = control_recv(ROLE_BOOT_FD, fds, &n);
 	console = json_is_true(json_object_get(b->json, "console"));
-	if (!b->json || n != (console ? 4u : 6u)) {
+	b->nextra_fds = (unsigned)json_integer_value(json_object_get(b->json, "extra_fds"));
+	if (!b->json || n < (console ? 4u : 6u) || n - (console ? 4u : 6u) != b->nextra_fds) {
 		*why = kstrdup("malformed boot message");
 		return false;
 	}
@@ -64,44 +93,13 @@ static bool receive_boot(struct boot *b, char **why)
 	b->console = console ? fds[3] : -1;
 	for (int i = 0; i < 3; i++)
 		b->stdio[i] = console ? -1 : fds[3 + i];
+	memcpy(b->extra_fds, fds + n - b->nextra_fds, b->nextra_fds * sizeof(fds[0]));
 	b->rows = (unsigned)json_integer_value(json_object_get(b->json, "rows"));
 	b->cols = (unsigned)json_integer_value(json_object_get(b->json, "cols"));
-	if (!b->id && !*why)
+	restore = json_object_get(b->json, "restore");
+	if (!*why && (!b->id || (restore && !receive_restore(b, restore))))
 		*why = kstrdup("malformed boot message");
 	return !*why;
-}
-
-/* Processes cost us descriptors: fork has to fail before we run out of them. */
-static unsigned max_tasks(void)
-{
-	struct rlimit l = { 0 };
-	rlim_t n;
-
-	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur == RLIM_INFINITY)
-		return MAX_TASKS_DEFAULT;
-	n = (l.rlim_cur - MIN(l.rlim_cur / 4, (rlim_t)FDS_RESERVED)) / FDS_PER_PROCESS;
-	return (unsigned)MIN(n, (rlim_t)MAX_TASKS_DEFAULT);
-}
-
-static void set_limits(const struct boot *b, struct kernel_limits *l)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	struct sysinfo si;
-
-	l->ncpus = cpus > 0 ? (unsigned)cpus : 1;
-	if (b->spec->cpu_quota) {
-		uint64_t n = (b->spec->cpu_quota + b->spec->cpu_period - 1) / b->spec->cpu_period;
-
-		l->ncpus = (unsigned)MIN((uint64_t)l->ncpus, MAX(n, (uint64_t)1));
-	}
-	l->max_tasks = max_tasks();
-	if (b->spec->pids_limit && b->spec->pids_limit < l->max_tasks)
-		l->max_tasks = (unsigned)b->spec->pids_limit;
-	l->max_memory = (uint64_t)json_integer_value(json_object_get(b->json, "memory"));
-	if (sysinfo(&si) == 0)
-		l->host_memory = (uint64_t)si.totalram * si.mem_unit;
-	l->max_files = (unsigned)MIN(MAX(l->max_memory / FILE_SHARE, (uint64_t)MAX_FILES_MIN),
-				     (uint64_t)MAX_FILES_DEFAULT);
 }
 
 /* Everything that needs what the sentry then gives up. */
@@ -132,7 +130,7 @@ static int start(struct boot *b, struct container **ret, char **why)
 	int r;
 
 	isolate_raise_nofile();
-	set_limits(b, &limits);
+	limits_init(&limits, b);
 	plat = platform_find(choose_platform(b));
 	if (!plat) {
 		*why = kasprintf("unknown platform '%s'", choose_platform(b));
@@ -159,6 +157,8 @@ static int start(struct boot *b, struct container **ret, char **why)
 		*why = kasprintf("platform %s: %s", plat->name, strerror(-r));
 		return -1;
 	}
+	if (b->restore)
+		return container_restore(b, gofer, ret, why);
 	return container_create(b, gofer, ret, why);
 }
 
@@ -171,7 +171,9 @@ static void limit_arenas(void)
 	(void)mallopt(M_ARENA_MAX, MALLOC_ARENAS); /* fails for absurd numbers only */
 }
 
-static void block_signals(void)
+/* What somebody sends to our pid is meant for the container: see control_host_signal(). Kicks of the platform and
+ * children's ends are ours. */
+static void block_signals(struct boot *b)
 {
 	sigset_t all;
 
@@ -183,6 +185,9 @@ static void block_signals(void)
 	sigdelset(&all, SIGABRT);
 	sigdelset(&all, SIGSYS);
 	sigprocmask(SIG_BLOCK, &all, NULL);
+	sigdelset(&all, SIGURG);
+	sigdelset(&all, SIGCHLD);
+	b->sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK); /* without one they are lost */
 }
 
 int role_sentry(bool debug)
@@ -193,7 +198,7 @@ int role_sentry(bool debug)
 	json_t *reply;
 
 	log_init(ROLE_LOG_FD, LOG_JSON, debug ? LOG_DEBUG : LOG_WARN, "sentry");
-	block_signals();
+	block_signals(b);
 	limit_arenas();
 	if (receive_boot(b, &why) && !debug && json_is_true(json_object_get(b->json, "strace")))
 		log_init(ROLE_LOG_FD, LOG_JSON, LOG_INFO, "sentry");

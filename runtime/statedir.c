@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "runtime/errno_text.h"
 
 #define ID_MAX_LEN 1024 /* runc's limit; NAME_MAX bites earlier on most file systems */
 
@@ -80,18 +81,18 @@ struct statedir *statedir_create(const char *root, const char *id, char **ret_wh
 	}
 	r = make_parents(root);
 	if (r < 0) {
-		*ret_why = kasprintf("cannot create state directory %s: %s", root, strerror(-r));
+		*ret_why = kasprintf("cannot create state directory %s: %s", root, errno_text(-r));
 		return NULL;
 	}
 	if (mkdir(s->path, 0700)) {
 		*ret_why = errno == EEXIST ?
 				   kasprintf("container with given ID already exists: %s", id) :
-				   kasprintf("cannot create %s: %s", s->path, strerror(errno));
+				   kasprintf("cannot create %s: %s", s->path, errno_text(errno));
 		return NULL;
 	}
 	s->fd = open(s->path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
 	if (s->fd < 0) {
-		*ret_why = kasprintf("cannot open %s: %s", s->path, strerror(errno));
+		*ret_why = kasprintf("cannot open %s: %s", s->path, errno_text(errno));
 		(void)rmdir(s->path); /* best effort: the message above is what counts */
 		return NULL;
 	}
@@ -111,7 +112,7 @@ struct statedir *statedir_open(const char *root, const char *id, char **ret_why)
 	if (s->fd < 0) {
 		*ret_why = errno == ENOENT ?
 				   kasprintf("container does not exist: %s", id) :
-				   kasprintf("cannot open %s: %s", s->path, strerror(errno));
+				   kasprintf("cannot open %s: %s", s->path, errno_text(errno));
 		return NULL;
 	}
 	return steal_ptr(&s);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Requests on the control socket that have a file of their own: control_NAME.c. Each answers on r->sock. A
+ * handler that keeps descriptors sets r->nfds to 0 (or moves the others to the front).
+ */
+#ifndef RUNTIME_CONTROL_OPS_H
+#define RUNTIME_CONTROL_OPS_H
+
+#include <jansson.h>
+
+struct container;
+
+struct control_request {
+	struct container *c;
+	int sock;
+	json_t *json; /* the request */
+	int *fds;     /* what came with it */
+	unsigned nfds;
+};
+
+/* control_counters.c: counts until the client closes its sending side, then answers. */
+void control_counters(struct control_request *r);
+/* control_kill.c: a signal for the first process, or all; and one that waits in the container's sigfd. */
+void control_kill(struct control_request *r);
+void control_host_signal(struct container *c);
+
+/* control_save.c: images and branches. */
+void control_save(struct control_request *r);
+
+/* control_pause.c */
+void control_pause(struct control_request *r);
+void control_resume(struct control_request *r);
+
+/* limits.c: new limits; and what of them is used. */
+void control_limits(struct control_request *r);
+void control_stats(struct control_request *r);
+
+#endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See restore.h. */
+#include "runtime/restore.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "runtime/errno_text.h"
+
+static struct spec *own_spec(const struct image_source *src, char **ret_why)
+{
+	AUTO_FREE char *text = json_dumps(json_object_get(src->meta->json, "config"), JSON_COMPACT);
+
+	return spec_parse(text ? text : "", text ? strlen(text) : 0, "config of the image", ret_why);
+}
+
+int restore_prepare(struct boot_request *b, const char *id, const char *bundle,
+		    const struct image_source *src)
+{
+	const json_t *meta = src->meta->json;
+	const char *overlay = json_string_value(json_object_get(meta, "overlay"));
+	const char *was = json_string_value(
+		json_object_get(json_object_get(meta, "extra"), "bundle"));
+	AUTO_FREE char *why = NULL;
+
+	memset(b, 0, sizeof(*b));
+	b->id = id;
+	b->cgroup = true;
+	b->console_fd = -1;
+	b->overlay = overlay && !strcmp(overlay, "none") ? OVERLAY_NONE : OVERLAY_MEMORY;
+	b->restore = &src->from;
+	b->bundle = bundle ? realpath(bundle, NULL) : kstrdup(was ? was : "/");
+	if (!b->bundle)
+		return cli_fail("bundle %s: %s", bundle, errno_text(errno));
+	b->spec = bundle ? spec_load(b->bundle, &why) : own_spec(src, &why);
+	if (!b->spec)
+		return cli_fail("%s", why);
+	return 0;
+}
+
+int restore_no_console(void)
+{
+	int sv[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		return -1;
+	close(sv[1]);
+	return sv[0];
+}

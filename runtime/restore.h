@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* New sandboxes from images and branches: what the commands share. */
+#ifndef RUNTIME_RESTORE_H
+#define RUNTIME_RESTORE_H
+
+#include "runtime/cmd_run.h"
+#include "runtime/image_dir.h"
+
+/* Fills in @b for a sandbox @id that goes on from @src (both borrowed): the specification of @bundle, or
+ * where that is NULL the one that it had. Terminal: not yet. 0, or 1 after a message. */
+int restore_prepare(struct boot_request *b, const char *id, const char *bundle,
+		    const struct image_source *src);
+/* A descriptor at which nobody sits, for b->console_fd. */
+int restore_no_console(void);
+
+#endif
