@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything around the build: dependencies, the demonstration, style.
 
-DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev libcmocka-dev uthash-dev \
-	libbsd-dev mmdebstrap busybox-static
+DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev libcapstone-dev libcmocka-dev uthash-dev \
+	libbsd-dev libxxhash-dev libzstd-dev mmdebstrap busybox-static
 
 C_FILES = $(shell git ls-files '*.c' '*.h')
 

@@ -83,6 +83,7 @@ static int real_call(struct stub *s, uint64_t rip, uint64_t nr, uint64_t a0, uin
 			    .rsi = a1,
 			    .rbx = STUB_OPS + STUB_OPS_SIZE - OP_SIZE,
 			    .rbp = STUB_OPS + STUB_OPS_SIZE,
+			    .r13 = STUB_BASE + RT_STOP,
 			    .orig_rax = (uint64_t)-1,
 			    .cs = GUEST_CS,
 			    .ss = GUEST_SS,
@@ -175,7 +176,7 @@ static void test_stub_memory(void **state __unused)
 	int st;
 
 	start(&s);
-	r.rip = STUB_BASE + STUB_RT_SIZE;
+	r.rip = STUB_BASE + STUB_CODE_SIZE;
 	assert_int_equal(plat->ctx_switch(s.ctx, &r, &trap), PLAT_FAULT);
 	r = (struct regs){ .rip = rt_syscall,
 			   .rax = SYS_mprotect,
@@ -216,7 +217,7 @@ static void test_guest_in_stub_text(void **state __unused)
 
 static int find_rt_syscall(void)
 {
-	for (const char *p = stub_image + 0x1000; p + 1 < stub_image_end; p++) {
+	for (const char *p = stub_image + 0x1000 + RT_BATCH; p + 1 < stub_image_end; p++) {
 		if (p[0] == 0x0f && p[1] == 0x05) {
 			rt_syscall = STUB_BASE + (uint64_t)(p - (stub_image + 0x1000));
 			return 0;

@@ -7,6 +7,7 @@
  *
  * The contract itself is tested by `test_ptrace trap`.
  */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -33,19 +34,26 @@
 #define CODE  0x400000UL
 #define DATA  0x500000UL
 #define STACK (DATA + 0x800)
+#define LOOT  0x600000UL
+
+#define LOOK_MS 400 /* for stubs that are to answer */
+
+#define SECRET 0x5ec7e75ec7e7UL
 
 __asm__(".pushsection .rodata\n"
-	".globl h_begin, h_loop, h_spin, h_store, h_end\n"
+	".globl h_begin, h_loop, h_spin, h_store, h_load, h_end\n"
 	"h_begin:\n"
 	"h_loop: mov $39, %eax; syscall; jmp h_loop\n"
 	"h_spin: pause; jmp h_spin\n"
 	"h_store: rep stosq; jmp h_loop\n"
+	"h_load: mov (%rdi), %rdx; jmp h_loop\n"
 	"h_end:\n"
 	".popsection\n");
-extern const char h_begin[], h_loop[], h_spin[], h_store[], h_end[];
+extern const char h_begin[], h_loop[], h_spin[], h_store[], h_load[], h_end[];
+extern const char stub_image[];
 
 static struct mfile *code_mf, *shared_mf;
-static uint64_t code_off, shared_off;
+static uint64_t code_off, shared_off, secret_off;
 
 static int memfd_provider(int fds[2])
 {
@@ -170,12 +178,33 @@ static void let_run(struct guest *g)
 	}
 }
 
+/* Text of the stub's image: its first segment is at a multiple of the page size in the file. */
+static const unsigned char *stub_text(void)
+{
+	const Elf64_Ehdr *h = (const void *)stub_image;
+	const Elf64_Phdr *ph = (const void *)(stub_image + h->e_phoff);
+
+	assert_int_equal(ph->p_vaddr, STUB_BASE);
+	return (const unsigned char *)stub_image + ph->p_offset;
+}
+
+/* Not in the middle of what the assembler filled up. */
+static bool is_text(uint64_t off)
+{
+	const unsigned char *t = stub_text();
+
+	return !off || t[off] != 0xcc || t[off - 1] != 0xcc;
+}
+
 static void test_every_entry(void **state __unused)
 {
 	struct guest g;
 
+	trap_look_ms = 100;
 	start(&g);
-	for (uint64_t off = 0; off < 0x680; off++) {
+	for (uint64_t off = 0; off < STUB_CODE_SIZE; off++) {
+		if (!is_text(off))
+			continue;
 		for (int kind = 0; kind < 2; kind++) {
 			go(&g, STUB_BASE + off);
 			/* its own context, or its private page in the place of one */
@@ -195,41 +224,55 @@ static void test_every_entry(void **state __unused)
 		if (off % 64 == 0)
 			check_bystander();
 	}
+	trap_look_ms = LOOK_MS;
 	check_bystander();
 	stop(&g);
 }
 
-/* The routine that carries out mapping operations takes a guest's list as well. */
-static void hostile_batch(struct guest *g, const struct stub_op *ops, unsigned n)
+/* Where in the run-time text a system call is followed by ud2: a guest that jumps there makes any call it
+ * likes, and is back by an exception. */
+static uint64_t a_syscall(void)
 {
-	memcpy(g->data, ops, n * sizeof(*ops));
-	go(g, STUB_BASE + RT_BATCH);
-	g->r.rbx = DATA;
-	g->r.rbp = DATA + n * sizeof(*ops);
-	g->r.r13 = at(h_loop);
+	static const unsigned char insns[] = { 0x0f, 0x05, 0x0f, 0x0b };
+	const unsigned char *text = stub_text();
+	const unsigned char *insn = memmem(text, STUB_RT_SIZE, insns, sizeof(insns));
+
+	assert_non_null(insn);
+	return STUB_BASE + (uint64_t)(insn - text);
+}
+
+static void hostile_call(struct guest *g, uint32_t nr, const uint64_t a[6])
+{
+	go(g, a_syscall());
+	g->r.rax = nr;
+	g->r.rdi = a[0];
+	g->r.rsi = a[1];
+	g->r.rdx = a[2];
+	g->r.r10 = a[3];
+	g->r.r8 = a[4];
+	g->r.r9 = a[5];
 }
 
 static void test_every_call(void **state __unused)
 {
-	static const uint32_t nrs[] = { SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_recvmsg,
-					SYS_close, SYS_sigaltstack, SYS_rt_sigprocmask, SYS_futex,
-					SYS_clone, SYS_rt_sigreturn, SYS_exit };
+	static const uint32_t nrs[] = { SYS_sigaltstack, SYS_rt_sigprocmask, SYS_futex, SYS_clone,
+					SYS_rt_sigreturn };
 	static const uint64_t vals[] = { 0, 1, 2, 3, 8, PAGE_SIZE, DATA, DATA + PAGE_SIZE, CODE,
-					 STUB_BASE, STUB_DATA, STUB_OPS, STUB_CTX, STUB_CTX_AREA,
-					 MAP_SHARED | MAP_FIXED, MADV_REMOVE, MADV_DONTNEED,
-					 STUB_THREAD_FLAGS, ~0UL, 1UL << 63 };
+					 STUB_BASE, STUB_DATA, STUB_OPS, STUB_CTL, STUB_CTX,
+					 STUB_CTX_AREA, STUB_THREAD_FLAGS, ~0UL, 1UL << 63 };
 	struct guest g;
 
 	srandom(1);
 	start(&g);
 	for (unsigned i = 0; i < 600; i++) {
-		struct stub_op op = { .nr = nrs[i % ARRAY_SIZE(nrs)], .flags = OP_OPTIONAL };
+		uint32_t nr = i % 100 ? nrs[i % ARRAY_SIZE(nrs)] : SYS_exit; /* takes a while */
+		uint64_t a[6];
 
 		for (int k = 0; k < 6; k++)
-			op.a[k] = vals[(unsigned long)random() % ARRAY_SIZE(vals)];
-		if (op.nr == SYS_clone && i % 2)
-			op.a[0] = STUB_THREAD_FLAGS;
-		hostile_batch(&g, &op, 1);
+			a[k] = vals[(unsigned long)random() % ARRAY_SIZE(vals)];
+		if (nr == SYS_clone && random() % 2)
+			a[0] = STUB_THREAD_FLAGS;
+		hostile_call(&g, nr, a);
 		let_run(&g);
 		if (i % 32 == 0) {
 			check_bystander();
@@ -241,6 +284,12 @@ static void test_every_call(void **state __unused)
 	stop(&g);
 }
 
+static bool guests_may(uint32_t nr)
+{
+	return nr == SYS_sigaltstack || nr == SYS_futex || nr == SYS_rt_sigprocmask ||
+	       nr == SYS_rt_sigreturn || nr == SYS_exit;
+}
+
 /* What isn't listed is a trap like any guest's call, also from the stub's own instruction. */
 static void test_other_calls(void **state __unused)
 {
@@ -248,21 +297,186 @@ static void test_other_calls(void **state __unused)
 
 	start(&g);
 	for (uint32_t nr = 0; nr < 600; nr++) {
-		struct stub_op op = { .nr = nr, .flags = OP_OPTIONAL };
-		enum plat_event ev;
+		const uint64_t a[6] = { 0 };
 
-		if (nr == SYS_mmap || nr == SYS_munmap || nr == SYS_mprotect || nr == SYS_madvise ||
-		    nr == SYS_recvmsg || nr == SYS_close || nr == SYS_sigaltstack || nr == SYS_futex ||
-		    nr == SYS_rt_sigprocmask || nr == SYS_rt_sigreturn || nr == SYS_exit)
+		if (guests_may(nr) || nr == 335 || nr == 336) /* see test_stub.c */
 			continue;
-		if (nr == 335 || nr == 336) /* see test_stub.c */
-			continue;
-		hostile_batch(&g, &op, 1);
-		ev = run(&g);
-		assert_int_equal(ev, PLAT_SYSCALL);
+		hostile_call(&g, nr, a);
+		assert_int_equal(run(&g), PLAT_SYSCALL);
 		assert_int_equal(g.r.orig_rax, nr);
 		assert_true(g.r.rip - STUB_BASE < STUB_RT_SIZE);
 	}
+	stop(&g);
+}
+
+/* ---- the mapper ---- */
+
+/* All calls of the mapper's, made from its text by a guest thread. */
+static void test_mappers_calls(void **state __unused)
+{
+	struct guest g;
+
+	start(&g);
+	for (uint32_t nr = 0; nr < 600; nr++) {
+		struct stub_op op = { .nr = nr, .flags = OP_OPTIONAL };
+
+		if (nr == 335 || nr == 336)
+			continue;
+		memcpy(g.data, &op, sizeof(op));
+		go(&g, STUB_BASE + RT_BATCH);
+		g.r.rbx = DATA;
+		g.r.rbp = DATA + sizeof(op);
+		g.r.r13 = at(h_loop);
+		assert_int_equal(run(&g), PLAT_SYSCALL);
+		assert_int_equal(g.r.orig_rax, nr);
+		assert_true(g.r.rip - STUB_MAPPER < STUB_RT_SIZE);
+	}
+	stop(&g);
+}
+
+/*
+ * A page of a file of which the guest has another page mapped copy-on-write: the memory of the process that it
+ * was forked from. It tries every descriptor that its stub may have.
+ */
+static void test_parents_memory(void **state __unused)
+{
+	struct stub_op ops[STUB_MAPFDS + 3];
+	struct guest g;
+
+	start(&g);
+	for (unsigned i = 0; i < ARRAY_SIZE(ops); i++)
+		ops[i] = (struct stub_op){ SYS_mmap,
+					   OP_OPTIONAL,
+					   { LOOT + i * PAGE_SIZE, PAGE_SIZE, PROT_READ,
+					     MAP_SHARED | MAP_FIXED, i, secret_off },
+					   0 };
+	memcpy(g.data, ops, sizeof(ops));
+	go(&g, STUB_BASE + RT_BATCH);
+	g.r.rbx = DATA;
+	g.r.rbp = DATA + sizeof(ops);
+	g.r.r13 = at(h_loop);
+	/* as far as it gets */
+	for (unsigned i = 0; i < ARRAY_SIZE(ops) && run(&g) == PLAT_SYSCALL && g.r.orig_rax != 39; i++)
+		;
+	for (unsigned i = 0; i < ARRAY_SIZE(ops); i++) {
+		go(&g, at(h_load));
+		g.r.rdi = LOOT + i * PAGE_SIZE;
+		assert_int_equal(run(&g), PLAT_FAULT);
+		assert_int_not_equal(g.r.rdx, SECRET);
+	}
+	stop(&g);
+}
+
+#define FILES (STUB_MAPFDS + 5)
+
+/* More files than the stub keeps descriptors of, mapped over and over, with the right contents. */
+static void map_many(struct guest *g, unsigned rounds)
+{
+	struct mfile *mf[FILES];
+	uint64_t off[FILES], len = PAGE_SIZE;
+
+	for (unsigned i = 0; i < FILES; i++) {
+		mf[i] = mfile_create("many");
+		assert_int_equal(mfile_alloc(mf[i], PAGE_SIZE, &off[i]), 0);
+		*(uint64_t *)mfile_ptr(mf[i], off[i], &len) = 1000 + i;
+	}
+	for (unsigned n = 0; n < rounds * FILES; n++) {
+		unsigned i = n % FILES;
+
+		plat->as_map(g->as, gaddr(LOOT), PAGE_SIZE, PROT_READ, mf[i], off[i], i % 2);
+		if (n % 3 == 0)
+			assert_int_equal(plat->as_flush(g->as, NULL), 0);
+		go(g, at(h_load));
+		g->r.rdi = LOOT;
+		assert_int_equal(run(g), PLAT_SYSCALL);
+		assert_int_equal(g->r.rdx, 1000 + i);
+	}
+	for (unsigned i = 0; i < FILES; i++)
+		mfile_put(mf[i]);
+}
+
+struct rogue {
+	struct guest *g;
+	_Atomic bool ready, end;
+	uint64_t call[4]; /* rax, rdi, rsi, rdx */
+};
+
+/* A second guest thread of the same process, that does the same thing again and again. */
+static void *rogue_main(void *arg)
+{
+	struct rogue *r = arg;
+	struct guest me = *r->g;
+
+	me.ctx = plat->ctx_create(me.as);
+	assert_false(is_err(me.ctx));
+	atomic_store(&r->ready, true);
+	while (!atomic_load(&r->end)) {
+		if (r->call[0] == ~0UL) {
+			go(&me, at(h_store)); /* scribble */
+			me.r.rdi = STUB_DATA;
+			me.r.rcx = STUB_CMSG_SIZE / 8;
+			me.r.rax = 0x4141414141414141;
+		} else {
+			go(&me, a_syscall());
+			me.r.rax = r->call[0];
+			me.r.rdi = r->call[1];
+			me.r.rsi = r->call[2];
+			me.r.rdx = r->call[3];
+		}
+		set_hurry(me.ctx);
+		(void)run(&me);
+		set_hurry(NULL);
+	}
+	plat->ctx_destroy(me.ctx);
+	return NULL;
+}
+
+/* A thread beside it wakes the mapper, sleeps in its place, or scribbles over what recvmsg writes. */
+static void test_mapper_undisturbed(void **state __unused)
+{
+	static const uint64_t calls[][4] = { { SYS_futex, STUB_CTL, 1, INT32_MAX },
+					     { SYS_futex, STUB_CTL, 0, 5 },
+					     { ~0UL } };
+	struct guest g;
+	pthread_t t;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(calls); i++) {
+		struct rogue r = { .g = &g };
+
+		start(&g);
+		map_many(&g, 1);
+		memcpy(r.call, calls[i], sizeof(r.call));
+		assert_int_equal(plat->ctx_prepare_clone(g.ctx), 0);
+		assert_int_equal(pthread_create(&t, NULL, rogue_main, &r), 0);
+		while (!atomic_load(&r.ready))
+			usleep(100);
+		map_many(&g, 20);
+		atomic_store(&r.end, true);
+		pthread_join(t, NULL);
+		stop(&g);
+	}
+	check_bystander();
+}
+
+/* Nothing of the stub's can be written that the mapper reads. */
+static void test_mapper_memory(void **state __unused)
+{
+	static const uint64_t pages[] = { STUB_BASE, STUB_MAPPER, STUB_OPS, STUB_OPS + PAGE_SIZE };
+	struct guest g;
+
+	start(&g);
+	for (unsigned i = 0; i < ARRAY_SIZE(pages); i++) {
+		go(&g, at(h_store));
+		g.r.rdi = pages[i];
+		g.r.rcx = 1;
+		assert_int_equal(run(&g), PLAT_FAULT);
+		assert_true(g.trap.write);
+		assert_int_equal(g.trap.addr, pages[i]);
+	}
+	/* the zygote's text is gone */
+	go(&g, at(h_load));
+	g.r.rdi = STUB_BASE + STUB_CODE_SIZE;
+	assert_int_equal(run(&g), PLAT_FAULT);
 	stop(&g);
 }
 
@@ -287,17 +501,30 @@ static void test_forged_pages(void **state __unused)
 	stop(&g);
 }
 
+/* A signal frame of its own making, at DATA: it goes on spinning with all signals blocked. */
+static void deaf_frame(struct guest *g)
+{
+	struct trap_frame *f = (void *)g->data;
+
+	memset(f, 0, sizeof(*f));
+	f->mc.rip = at(h_spin);
+	f->mc.rsp = STACK;
+	f->mc.cs = GUEST_CS;
+	f->mc.ss = GUEST_SS;
+	f->mc.eflags = 0x202;
+	f->sigmask = ~0UL;
+	go(g, a_syscall());
+	g->r.rax = SYS_rt_sigreturn;
+	g->r.rsp = DATA + 8; /* as after the handler's ret */
+}
+
 /* Blocks the signal that would call it back, and computes. */
 static void test_deaf(void **state __unused)
 {
 	struct guest g;
-	struct stub_op op = { .nr = SYS_rt_sigprocmask, .flags = OP_OPTIONAL,
-			      .a = { SIG_SETMASK, DATA + 0x400, 0, 8 } };
 
 	start(&g);
-	memset(g.data + 0x400, 0xff, 8);
-	hostile_batch(&g, &op, 1);
-	g.r.r13 = at(h_spin);
+	deaf_frame(&g);
 	set_hurry(g.ctx);
 	assert_int_equal(run(&g), PLAT_DEAD);
 	set_hurry(NULL);
@@ -380,7 +607,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_pages),   cmocka_unit_test(test_other_calls),
 		cmocka_unit_test(test_forged_pages),   cmocka_unit_test(test_every_entry),
-		cmocka_unit_test(test_every_call),     cmocka_unit_test(test_deaf),
+		cmocka_unit_test(test_every_call),     cmocka_unit_test(test_mappers_calls),
+		cmocka_unit_test(test_parents_memory), cmocka_unit_test(test_mapper_undisturbed),
+		cmocka_unit_test(test_mapper_memory),  cmocka_unit_test(test_deaf),
 	};
 	struct plat_boot boot;
 	uint64_t len = PAGE_SIZE;
@@ -390,17 +619,19 @@ int main(void)
 	if (platform_spawn_zygote(&boot))
 		return 1;
 	plat = &plat_trap;
-	trap_look_ms = 400;
+	trap_look_ms = LOOK_MS;
 	mfile_set_provider(memfd_provider);
 	safecopy_init();
 	code_mf = mfile_create("code");
 	shared_mf = mfile_create("shared");
-	if (mfile_alloc(code_mf, PAGE_SIZE, &code_off) || mfile_alloc(shared_mf, PAGE_SIZE, &shared_off))
+	if (mfile_alloc(code_mf, PAGE_SIZE, &code_off) || mfile_alloc(shared_mf, PAGE_SIZE, &shared_off) ||
+	    mfile_alloc(shared_mf, PAGE_SIZE, &secret_off))
 		return 1;
 	memcpy(mfile_ptr(code_mf, code_off, &len), h_begin, (size_t)(h_end - h_begin));
 	p = mfile_ptr(shared_mf, shared_off, &len);
 	for (unsigned i = 0; i < PAGE_SIZE / 8; i++)
 		p[i] = 0x5a5a5a5a;
+	*(uint64_t *)mfile_ptr(shared_mf, secret_off, &len) = SECRET;
 	if (plat->init(&boot))
 		return 1;
 	return cmocka_run_group_tests(tests, setup, NULL);
