@@ -113,6 +113,7 @@ struct plat_as {
 struct pace {
 	bool spinning;
 	unsigned calls, longs;    /* in this window */
+	unsigned warming;         /* calls of a trial that don't count yet */
 	uint64_t start, left;     /* of the window; when the guest was last left */
 	uint64_t bound_cost;      /* ns per call when bound to one CPU, 0: not known yet */
 	uint64_t retry, gap;      /* when to try spinning next; the last pause between trials */
@@ -169,8 +170,18 @@ struct host_ops {
 extern const struct host_ops *host_ops;
 
 /* host_pool.c */
-/* @extra_fd: sent to the zygote in a second greeting, if >= 0 (trap's context pages). */
-int pool_init(const struct plat_boot *boot, int extra_fd);
+/* Greets the zygote. 0 or -errno; later calls do nothing. */
+int pool_init(const struct plat_boot *boot);
+/* From now on stubs are of the trap platform, with context pages from @fd; or of the other one (-1). */
+int pool_set_contexts(int fd);
+/* Starts the thread that fills the pool. */
+int pool_start(void);
+/* A fresh stub; its end; or into the pool with it, before pool_start(). */
+int pool_make(struct host_stub *ret);
+void pool_discard(struct host_stub *s);
+void pool_keep(const struct host_stub *s);
+/* The read-only descriptor of the file with all ops pages. */
+int pool_ops_fd(void);
 int pool_take(struct host_stub *ret);
 void pool_reap(
 	struct plat_as *as); /* takes over a killed address space; frees it when reaped */
@@ -189,6 +200,8 @@ void host_as_populate(struct plat_as *as, gaddr_t addr, uint64_t len, bool write
 /* Carries the queue out by @ctx, as host_ops.run_ops has it. False: the process is dead. */
 bool map_apply_locked(struct plat_as *as, struct plat_ctx *ctx);
 void map_drop_ops(struct plat_as *as);
+/* False: the socket is full or gone. Context: none. */
+bool host_send_fd(const struct host_stub *s, int fd);
 bool map_clear_locked(struct plat_as *as);
 void host_log_failed_op(const struct plat_as *as, uint64_t at, int err);
 

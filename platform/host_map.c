@@ -142,7 +142,7 @@ void map_drop_ops(struct plat_as *as)
 
 /* ---- descriptors ---- */
 
-static bool send_fd(const struct plat_as *as, int fd)
+bool host_send_fd(const struct host_stub *s, int fd)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int))];
@@ -161,8 +161,7 @@ static bool send_fd(const struct plat_as *as, int fd)
 	c.align.cmsg_type = SCM_RIGHTS;
 	memcpy(CMSG_DATA(&c.align), &fd, sizeof(fd));
 	/* The socket is drained by every batch, so only a stub that plays games fills it. */
-	return sendmsg(as->stub.sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) ==
-	       1; /* host: sendmsg */
+	return sendmsg(s->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1; /* host: sendmsg */
 }
 
 struct batch {
@@ -202,7 +201,7 @@ static int map_fd(struct batch *b, const struct map_op *op)
 	}
 	if (as->fds[slot].mf_id)
 		emit(b, SYS_close, OP_OPTIONAL, STUB_FIRST_MAPFD + slot, 0, 0, 0, 0, 0);
-	if (!send_fd(as, op->writable ? mfile_rwfd(op->mf) : mfile_rofd(op->mf)))
+	if (!host_send_fd(&as->stub, op->writable ? mfile_rwfd(op->mf) : mfile_rofd(op->mf)))
 		return -EIO;
 	emit(b, OP_RECV_FD, 0, 0, 0, 0, 0, 0, 0);
 	as->fds[slot] = (struct map_fd){ id, op->writable, ++as->fd_clock };

@@ -125,7 +125,14 @@ static void drop_stub(struct host_stub *s)
 	free_stub_memory(s);
 }
 
-static int make_stub(struct host_stub *ret)
+void pool_discard(struct host_stub *s)
+{
+	(void)kill(s->pid, SIGKILL); /* host: kill */
+	pool_wait_gone(s->pid);
+	drop_stub(s);
+}
+
+int pool_make(struct host_stub *ret)
 {
 	struct zyg_req req = { .kind = ZYG_MAKE };
 	uint64_t len = STUB_OPS_SIZE;
@@ -172,12 +179,21 @@ static int make_stub(struct host_stub *ret)
 	ret->pid = rep.res;
 	ret->sock = fd;
 	err = host_ops->stub_ready ? host_ops->stub_ready(ret) : 0;
-	if (err) {
-		(void)kill(ret->pid, SIGKILL); /* host: kill */
-		pool_wait_gone(ret->pid);
-		drop_stub(ret);
-	}
+	if (err)
+		pool_discard(ret);
 	return err;
+}
+
+void pool_keep(const struct host_stub *s)
+{
+	mutex_lock(&pool.mu);
+	pool.spare[pool.nspare++] = *s;
+	mutex_unlock(&pool.mu);
+}
+
+int pool_ops_fd(void)
+{
+	return mfile_rofd(opsmf);
 }
 
 void pool_wait_gone(int tid)
@@ -224,7 +240,7 @@ static void *pool_thread(void *arg __unused)
 			int err;
 
 			mutex_unlock(&pool.mu);
-			err = make_stub(&s);
+			err = pool_make(&s);
 			mutex_lock(&pool.mu);
 			if (err)
 				pool.failed =
@@ -266,7 +282,7 @@ int pool_take(struct host_stub *ret)
 			return 0;
 		drop_stub(ret); /* somebody outside killed it */
 	}
-	err = make_stub(ret);
+	err = pool_make(ret);
 	if (err)
 		log_warn("can't make a stub process: %s", strerror(-err));
 	return err;
@@ -300,12 +316,14 @@ int host_start_thread(void *(*fn)(void *))
 	return -err;
 }
 
-int pool_init(const struct plat_boot *boot, int extra_fd)
+int pool_init(const struct plat_boot *boot)
 {
 	struct zyg_req req = { .kind = ZYG_HELLO };
 	struct zyg_rep rep;
 	int err, fd;
 
+	if (opsmf) /* a platform that was tried before */
+		return 0;
 	zyg_fd = boot->zygote_fd;
 	mutex_init(&zyg_mu, RANK_PLATFORM);
 	mutex_init(&pool.mu, RANK_PLATFORM);
@@ -315,19 +333,21 @@ int pool_init(const struct plat_boot *boot, int extra_fd)
 	if (is_err(opsmf))
 		return (int)ptr_err(opsmf);
 	err = zyg_call(&req, mfile_rofd(opsmf), &rep, &fd);
-	if (err)
-		return err;
-	if (extra_fd >= 0) {
-		struct zyg_req trap = { .kind = ZYG_TRAP };
+	if (!err && (rep.flags & ZYG_F_VDSO_LEFT))
+		log_info("the host seals its vDSO: stubs keep it, outside of guest addresses");
+	return err;
+}
 
-		err = zyg_call(&trap, extra_fd, &rep, &fd);
-		if (!err && rep.res < 0)
-			err = rep.res;
-		if (err)
-			return err;
-	}
-	if (rep.flags & ZYG_F_VDSO_LEFT)
-		log_warn(
-			"the host seals its vDSO: stubs keep it, outside of guest addresses");
+int pool_set_contexts(int fd)
+{
+	struct zyg_req req = { .kind = fd >= 0 ? ZYG_TRAP : ZYG_PLAIN };
+	struct zyg_rep rep;
+	int none, err = zyg_call(&req, fd, &rep, &none);
+
+	return err ? err : rep.res;
+}
+
+int pool_start(void)
+{
 	return host_start_thread(pool_thread);
 }

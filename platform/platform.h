@@ -61,6 +61,7 @@ struct plat_boot {
 	int zygote_fd;  /* socket to the process that forks stubs; owned by the platform */
 	int zygote_pid; /* in the sentry's pid namespace */
 	int ctx_fd;     /* trap: memory file of the pages shared with stubs; owned by the platform */
+	unsigned max_tasks; /* set by the caller: host threads of all stubs together are bounded by it */
 };
 
 /*
@@ -118,7 +119,7 @@ struct platform {
 	 * given to others only after as_flush() or as_destroy(). */
 	bool runs_on;
 
-	/* Called once in the sentry, confined already. */
+	/* Called once in the sentry, confined already. When it fails, that of another may be tried. */
 	int (*init)(const struct plat_boot *boot);
 
 	/* A fresh, empty address space from the pool of spare stubs. err_ptr on failure. */
@@ -177,8 +178,12 @@ extern const struct platform *plat;
 
 extern const struct platform plat_ptrace, plat_trap;
 
-/* By name, NULL if there is none of it in this build. "auto" is the best that works here. */
+/* By name, NULL if there is none of it in this build. */
 const struct platform *platform_find(const char *name);
+/* Is it one of them, or "auto"? */
+bool platform_known(const char *name);
+/* Sets plat and calls its init(). "auto" is the best that works here; what doesn't is logged. 0 or -errno. */
+int platform_start(const char *name, const struct plat_boot *boot);
 
 /*
  * Launcher side, unconfined: starts the process that forks stubs, as a child of the calling process,

@@ -39,6 +39,9 @@
 /* Descriptors that a stub may have open. Far more than it needs: the host counts descriptors in flight by
  * uid against the sender's limit (ETOOMANYREFS), and hundreds of stubs may have mail unread. */
 #define STUB_NOFILE   16384
+/* Host threads: each process has one more than its guest (the mapper), and there are spare ones. A guest
+ * that has taken its stub over may make them by itself. */
+#define STUB_NPROC(tasks) (2 * (rlim_t)(tasks) + 1024)
 #define ZYG_CHILD_ERR 120
 
 extern const char stub_image[], stub_image_end[];
@@ -85,7 +88,7 @@ static void set_limit(__rlimit_resource_t what, rlim_t soft)
 	if (getrlimit(what, &rl))
 		return;
 	rl.rlim_cur = soft < rl.rlim_max ? soft : rl.rlim_max;
-	if (what == RLIMIT_CORE || what == RLIMIT_NOFILE)
+	if (what == RLIMIT_CORE || what == RLIMIT_NOFILE || what == RLIMIT_NPROC)
 		rl.rlim_max = rl.rlim_cur;
 	(void)setrlimit(what, &rl); /* nothing depends on it but hygiene */
 }
@@ -111,7 +114,7 @@ static void drop_bounding(void)
 }
 
 /* In the child, between fork and exec: async-signal-safe calls, and our log. */
-static __noreturn void become_zygote(int sock, int image)
+static __noreturn void become_zygote(int sock, int image, unsigned max_tasks)
 {
 	char plain[] = "stub", dumpable[] = "dumpable";
 	char *argv[] = { plain, NULL };
@@ -127,6 +130,8 @@ static __noreturn void become_zygote(int sock, int image)
 	drop_bounding();
 	set_limit(RLIMIT_CORE, 0);
 	set_limit(RLIMIT_NOFILE, STUB_NOFILE);
+	if (max_tasks)
+		set_limit(RLIMIT_NPROC, STUB_NPROC(max_tasks));
 	set_limit(RLIMIT_AS, RLIM_INFINITY);
 	set_limit(RLIMIT_DATA, RLIM_INFINITY);
 	/* Keeps exec's stack and vDSO off the fixed address of the image; guests get their
@@ -174,7 +179,7 @@ int platform_spawn_zygote(struct plat_boot *boot)
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		become_zygote(theirs, image);
+		become_zygote(theirs, image, boot->max_tasks);
 	boot->zygote_pid = pid;
 	boot->zygote_fd = steal_fd(&ours);
 	boot->ctx_fd = steal_fd(&ctx);

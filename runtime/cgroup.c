@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "runtime/cgroup_priv.h"
 #include "runtime/errno_text.h"
+#include "runtime/userns.h"
 
 #define STATE_FILE "cgroup.json"
 #define REMOVE_TRIES 12 /* of twice the pause each: 4 s in all for processes on their way out */
@@ -133,7 +134,8 @@ static void warn_unusable(const char *dir, int err, bool asked)
 	if (!said && (asked || geteuid() == 0)) {
 		log_warn("cannot make cgroup %s: %s; the sandbox's own limits hold, the host's don't", dir,
 			 errno_text(-err));
-		if (log_fd() < 0)
+		/* Not of a plain user in a user namespace, whose callers know (podman). */
+		if (log_fd() < 0 && userns_is_host())
 			fprintf(stderr, "holdfast: warning: cannot make cgroup %s: %s\n", dir,
 				errno_text(-err));
 	}
@@ -179,6 +181,21 @@ static int find(struct cgroup *g, struct statedir *s, const json_t *linux_, bool
 	return 0;
 }
 
+/* A new group has the default devices, also where the spec says nothing of them; a later change that doesn't
+ * leaves them alone. */
+static int set_first(const struct cgroup *g, const json_t *resources, char **ret_why)
+{
+	json_t *r = json_object();
+	int ret;
+
+	json_object_set_new(r, "devices", json_array());
+	if (resources)
+		json_object_update(r, (json_t *)(uintptr_t)resources); /* which it only reads */
+	ret = cgroup_set(g, r, ret_why);
+	json_decref(r);
+	return ret;
+}
+
 struct cgroup *cgroup_create(struct statedir *s, const json_t *config, bool systemd, char **ret_why)
 {
 	const json_t *linux_ = json_object_get(config, "linux");
@@ -195,12 +212,11 @@ struct cgroup *cgroup_create(struct statedir *s, const json_t *config, bool syst
 	}
 	make_dirs(g, json_object_get(linux_, "cgroupsPath") != NULL);
 	r = save(g, s); /* those that couldn't be made are nobody's */
-	if (r || cgroup_set(g, json_object_get(linux_, "resources"), ret_why)) {
-		if (r)
-			*ret_why = kasprintf("cannot write to %s: %s", s->path, errno_text(-r));
+	if (r) {
+		*ret_why = kasprintf("cannot write to %s: %s", s->path, errno_text(-r));
 		return NULL;
 	}
-	return steal_ptr(&g);
+	return set_first(g, json_object_get(linux_, "resources"), ret_why) ? NULL : steal_ptr(&g);
 }
 
 struct cgroup *cgroup_open(struct statedir *s)
@@ -258,12 +274,12 @@ int cgroup_enter(const struct cgroup *g, pid_t pid, char **ret_why)
 	return 0;
 }
 
-void cgroup_join(struct statedir *s)
+void cgroup_join(struct statedir *s, pid_t pid)
 {
 	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
 	AUTO_FREE char *why = NULL;
 
-	if (cgroup_enter(g, 0, &why))
+	if (cgroup_enter(g, pid, &why))
 		log_warn("%s", why);
 }
 

@@ -34,8 +34,8 @@ DEFINE_AUTO(struct cgroup, cgroup_close)
 
 /* Moves a process (0: the caller) there. 0 or -1 with *ret_why. */
 int cgroup_enter(const struct cgroup *g, pid_t pid, char **ret_why);
-/* The caller joins container @s's groups; where it can't it stays outside. */
-void cgroup_join(struct statedir *s);
+/* Process @pid (0: the caller) joins container @s's groups; where it can't it stays outside. */
+void cgroup_join(struct statedir *s, pid_t pid);
 /* Sets what @resources (linux.resources) says and leaves the rest. 0 or -1 with *ret_why. */
 int cgroup_set(const struct cgroup *g, const json_t *resources, char **ret_why);
 /* Ends what is left in the container's own groups, and removes them. 0 or -errno. */

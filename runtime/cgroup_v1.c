@@ -211,8 +211,10 @@ static int set_devices(const struct cgroup *g, const json_t *rules, char **why)
 	json_t *e;
 	size_t i;
 
-	if (!dir || !json_array_size(rules))
+	if (!dir || !json_is_array(rules))
 		return 0;
+	if (cgroup_put(dir, "devices.deny", "a", why))
+		return -1;
 	json_array_foreach(rules, i, e) {
 		bool allow = json_is_true(json_object_get(e, "allow"));
 		const char *file = allow ? "devices.allow" : "devices.deny";

@@ -29,7 +29,7 @@ static const struct opt global_opts[] = {
 	{ "log", 0, OPT_STR, &globals.log, "FILE", "append log records to FILE" },
 	{ "log-format", 0, OPT_STR, &globals.log_format, "FORMAT", "text or json" },
 	{ "debug", 0, OPT_FLAG, &globals.debug, NULL, "log more" },
-	{ "platform", 0, OPT_STR, &globals.platform, "NAME", "how guest code runs: auto, ptrace" },
+	{ "platform", 0, OPT_STR, &globals.platform, "NAME", "how guest code runs: auto, trap, ptrace" },
 	{ "network", 0, OPT_STR, &globals.network, "MODE", "none" },
 	{ "strace", 0, OPT_FLAG, &globals.strace, NULL,
 	  "log every system call of the guest, decoded" },
@@ -154,7 +154,7 @@ int cli_main(int argc, char **argv)
 		usage();
 		return 1;
 	}
-	if (globals.platform && !platform_find(globals.platform))
+	if (globals.platform && !platform_known(globals.platform))
 		return cli_fail("unknown platform '%s'", globals.platform);
 	if (globals.network && strcmp(globals.network, "none") != 0)
 		return cli_fail("network mode '%s' is not available; only 'none' is",

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "runtime/cgroup.h"
 #include "runtime/cli.h"
 #include "runtime/cmd_run.h"
@@ -18,7 +19,8 @@
 #include "runtime/errno_text.h"
 
 static struct {
-	const char *cwd, *user, *process, *pid_file, *console_socket;
+	const char *cwd, *user, *process, *pid_file, *pidfd_socket, *console_socket, *apparmor, *label,
+		*cgroup;
 	struct opt_list env, gids, caps;
 	bool tty, detach, no_new_privs, ignore_paused;
 	unsigned preserve_fds;
@@ -37,8 +39,12 @@ static const struct opt exec_opts[] = {
 	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
 	{ "detach", 'd', OPT_FLAG, &o.detach, NULL, "don't wait for its end" },
 	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the process's pid there" },
+	{ "pidfd-socket", 0, OPT_STR, &o.pidfd_socket, "PATH", "unix socket to send a pidfd of it to" },
 	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
 	  "unix socket to send the terminal's master to" },
+	{ "apparmor", 0, OPT_STR, &o.apparmor, "PROFILE", "accepted with a warning: guests have no AppArmor" },
+	{ "process-label", 0, OPT_STR, &o.label, "LABEL", "refused, as guests have no SELinux" },
+	{ "cgroup", 0, OPT_STR, &o.cgroup, "PATH", "only \"/\": the container's own" },
 	{ "ignore-paused", 0, OPT_FLAG, &o.ignore_paused, NULL, "in a paused container, too: runs on resume" },
 	{ 0 },
 };
@@ -105,7 +111,8 @@ static json_t *process_from_options(struct statedir *s, int argc, char **argv)
 	json_t *st = statedir_load(s, "state.json");
 	AUTO_FREE char *path = kasprintf("%s/config.json",
 					 json_string_value(json_object_get(st, "bundle")) ?: "");
-	json_t *conf = json_load_file(path, 0, NULL);
+	AUTO_FREE char *none = NULL;
+	json_t *conf = spec_json_load(path, &none); /* without one there are defaults */
 	json_t *proc = json_deep_copy(json_object_get(conf, "process"));
 	json_t *args = json_array();
 
@@ -142,11 +149,11 @@ static json_t *process_from_options(struct statedir *s, int argc, char **argv)
 
 static json_t *process_from_file(void)
 {
-	json_error_t err;
-	json_t *proc = json_load_file(o.process, JSON_REJECT_DUPLICATES, &err);
+	AUTO_FREE char *why = NULL;
+	json_t *proc = spec_json_load(o.process, &why);
 
 	if (!proc)
-		(void)cli_fail("%s: line %d: %s", o.process, err.line, err.text);
+		(void)cli_fail("%s", why);
 	return proc;
 }
 
@@ -210,6 +217,18 @@ static void leave_caller(struct attach *a)
 	(void)!chdir("/");           /* holds no directory of theirs */
 }
 
+/* --pid-file and --pidfd-socket. 0, or 1 after a message. */
+static int tell_pid(pid_t pid)
+{
+	AUTO_FREE char *why = NULL;
+
+	if (o.pid_file && write_pid_file(o.pid_file, pid))
+		return 1;
+	if (o.pidfd_socket && pidfd_socket_send(o.pidfd_socket, pid, &why))
+		return cli_fail("%s", why);
+	return 0;
+}
+
 /*
  * Leaves a process behind that stands for the guest's: its pid goes into the pid file, it ends with the
  * guest's status, passes signals on, and when it is killed so is the guest's process. That is what
@@ -227,11 +246,11 @@ static int leave_waiter(struct statedir *s, int sock, struct attach *a)
 	if (pid < 0)
 		return cli_fail("cannot fork: %s", errno_text(errno)), 255;
 	if (pid == 0) {
-		cgroup_join(s);
 		leave_caller(a);
 		_exit(follow(sock, a));
 	}
-	if (o.pid_file && write_pid_file(o.pid_file, pid)) {
+	cgroup_join(s, pid); /* before anybody learns of it */
+	if (tell_pid(pid)) {
 		(void)kill(pid, SIGKILL); /* and the process with it */
 		return 255;
 	}
@@ -261,7 +280,7 @@ static int exec_process(struct statedir *s, json_t *proc)
 	if (!a)
 		client_block_signals();
 	req = json_pack("{s:s, s:s*, s:O, s:i, s:i, s:b, s:b}", "op", "exec", "user", o.user, "process", proc,
-			"rows", (int)rows, "cols", (int)cols, "tied", o.detach && o.pid_file,
+			"rows", (int)rows, "cols", (int)cols, "tied", o.detach && (o.pid_file || o.pidfd_socket),
 			"ignore_paused", o.ignore_paused);
 	memcpy(fds + nfds, extra.fd, extra.n * sizeof(fds[0]));
 	rep = control_send(sock, req, fds, nfds + extra.n) ? NULL : control_recv(sock, NULL, NULL);
@@ -283,8 +302,8 @@ static int exec_process(struct statedir *s, json_t *proc)
 	if (a && o.console_socket)
 		return leave_waiter(s, sock, a);
 	if (o.detach)
-		return o.pid_file ? leave_waiter(s, sock, NULL) : 0;
-	if (o.pid_file && write_pid_file(o.pid_file, getpid())) {
+		return o.pid_file || o.pidfd_socket ? leave_waiter(s, sock, NULL) : 0;
+	if (tell_pid(getpid())) {
 		attach_end(a);
 		return 255;
 	}
@@ -304,6 +323,16 @@ static int exec(int argc, char **argv)
 	proc = o.process ? process_from_file() : process_from_options(s, argc - 1, argv + 1);
 	if (!proc)
 		return 255;
+	if (o.apparmor)
+		json_object_set_new(proc, "apparmorProfile", json_string(o.apparmor));
+	if (o.label)
+		json_object_set_new(proc, "selinuxLabel", json_string(o.label));
+	if (json_string_length(json_object_get(proc, "apparmorProfile")))
+		log_warn("an AppArmor profile has no effect: the guest's kernel has no AppArmor");
+	if (o.cgroup && o.cgroup[0] && strcmp(o.cgroup, "/") != 0) {
+		json_decref(proc);
+		return cli_fail("exec --cgroup %s: guest processes are in the container's cgroup", o.cgroup), 255;
+	}
 	status = exec_process(s, proc);
 	json_decref(proc);
 	return status;

@@ -2,12 +2,15 @@
 /* run, create, start: containers from OCI bundles. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,8 +24,11 @@
 #include "runtime/errno_text.h"
 #include "runtime/seccomp_profile.h"
 
+#define SENTRY_END_MS 5000
+#define NO_STATUS 255 /* cli_exit_status() of a sandbox that left none */
+
 static struct {
-	const char *bundle, *pid_file, *console_socket, *overlay;
+	const char *bundle, *pid_file, *pidfd_socket, *console_socket, *overlay;
 	bool detach, no_pivot, no_new_keyring, keep, no_subreaper;
 	unsigned preserve_fds;
 } o;
@@ -30,6 +36,7 @@ static struct {
 static const struct opt create_opts[] = {
 	{ "bundle", 'b', OPT_STR, &o.bundle, "DIR", "bundle with config.json (default: .)" },
 	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the container's host pid there" },
+	{ "pidfd-socket", 0, OPT_STR, &o.pidfd_socket, "PATH", "unix socket to send a pidfd of it to" },
 	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
 	  "unix socket to send the terminal's master to" },
 	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
@@ -44,6 +51,7 @@ static const struct opt run_opts[] = {
 	{ "bundle", 'b', OPT_STR, &o.bundle, "DIR", "bundle with config.json (default: .)" },
 	{ "detach", 'd', OPT_FLAG, &o.detach, NULL, "return once the container runs" },
 	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the container's host pid there" },
+	{ "pidfd-socket", 0, OPT_STR, &o.pidfd_socket, "PATH", "unix socket to send a pidfd of it to" },
 	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
 	  "unix socket to send the terminal's master to" },
 	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
@@ -138,7 +146,7 @@ static void leave_relay(struct statedir *s, struct boot_request *b)
 	if (fork() != 0)
 		return; /* when there is no process for it, the caller finds a dead terminal */
 	close(b->console_fd);
-	cgroup_join(s);
+	cgroup_join(s, 0);
 	attach_adopt(b->relay);
 	sock = control_connect(s->fd);
 	req = json_pack("{s:s}", "op", "wait");
@@ -316,6 +324,31 @@ int container_follow(struct statedir *s, struct attach *a, bool tied)
 	return status;
 }
 
+/* A sentry that was killed (by the host's OOM killer, say) left no status, but it is our child. */
+static int sentry_status(pid_t pid)
+{
+	AUTO_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+	int st;
+
+	/* its connections are closed a moment before it is gone */
+	if (poll(&p, 1, SENTRY_END_MS) != 1 || waitpid(pid, &st, WNOHANG) != pid || !WIFSIGNALED(st))
+		return NO_STATUS;
+	return 128 + WTERMSIG(st);
+}
+
+/* --pid-file and --pidfd-socket. 0, or 1 after a message. */
+static int tell_pid(pid_t pid)
+{
+	AUTO_FREE char *why = NULL;
+
+	if (o.pid_file && write_pid_file(o.pid_file, pid))
+		return 1;
+	if (o.pidfd_socket && pidfd_socket_send(o.pidfd_socket, pid, &why))
+		return cli_fail("%s", why);
+	return 0;
+}
+
 int container_run(struct boot_request *b, bool keep, bool tied)
 {
 	AUTO(statedir_close) struct statedir *s = NULL;
@@ -334,7 +367,7 @@ int container_run(struct boot_request *b, bool keep, bool tied)
 		attach_end(a);
 		return 1;
 	}
-	if (o.pid_file && write_pid_file(o.pid_file, b->pid)) {
+	if (tell_pid(b->pid)) {
 		attach_end(a);
 		(void)cli_destroy(s, true); /* the pid file is what is reported */
 		return 1;
@@ -343,6 +376,8 @@ int container_run(struct boot_request *b, bool keep, bool tied)
 		close(b->console_fd);
 	status = container_follow(s, a, tied);
 	attach_end(a);
+	if (status == NO_STATUS)
+		status = sentry_status(b->pid);
 	if (!keep)
 		(void)cli_destroy(s, true); /* has said why if it couldn't */
 	return status;
@@ -362,7 +397,7 @@ static int run(int argc, char **argv)
 		return cli_fail("a detached terminal needs --console-socket");
 	if (container_boot(&b, &s))
 		return 1;
-	if ((o.pid_file && write_pid_file(o.pid_file, b.pid)) || container_begin(s)) {
+	if (tell_pid(b.pid) || container_begin(s)) {
 		(void)cli_destroy(s, true); /* the first failure is what is reported */
 		return 1;
 	}
@@ -381,7 +416,7 @@ static int create(int argc, char **argv)
 		return cli_fail("a terminal needs --console-socket");
 	if (container_boot(&b, &s))
 		return 1;
-	if (o.pid_file && write_pid_file(o.pid_file, b.pid)) {
+	if (tell_pid(b.pid)) {
 		(void)cli_destroy(s, true); /* the pid file is what is reported */
 		return 1;
 	}

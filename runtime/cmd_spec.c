@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* spec, features: documents for other programs. */
+/* spec: a config.json to start from. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -98,49 +98,4 @@ const struct command cmd_spec = {
 	.opts = spec_opts,
 	.max_args = 0,
 	.run = spec,
-};
-
-static json_t *string_array(const char *const *v, unsigned n)
-{
-	json_t *a = json_array();
-
-	for (unsigned i = 0; i < n; i++)
-		json_array_append_new(a, json_string(v[i]));
-	return a;
-}
-
-static const char *const mount_options[] = {
-	"bind",	    "defaults", "dev",	 "dirsync", "exec",   "noatime", "nodev",
-	"nodiratime", "noexec",	"nosuid", "rbind",   "relatime", "ro",	  "rro",
-	"rrw",	    "rw",	"strictatime", "suid", "sync", "tmpcopyup",
-};
-static const char *const namespaces[] = { "cgroup", "ipc", "mount", "network", "pid", "user", "uts" };
-
-static int features(int argc, char **argv)
-{
-	json_t *j = json_pack("{s:s, s:s, s:o, s:{s:o, s:{s:b}, s:{s:b}}, s:{s:s}}", "ociVersionMin",
-			      "1.0.0", "ociVersionMax", OCI_SPEC_VERSION, "mountOptions",
-			      string_array(mount_options, ARRAY_SIZE(mount_options)), "linux",
-			      "namespaces", string_array(namespaces, ARRAY_SIZE(namespaces)),
-			      "apparmor", "enabled", 0, "selinux", "enabled", 0, "annotations",
-			      "org.holdfast.version", HOLDFAST_VERSION);
-
-	(void)argc;
-	(void)argv;
-	json_dumpf(j, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(j);
-	return 0;
-}
-
-static const struct opt no_opts[] = { { 0 } };
-
-const struct command cmd_features = {
-	.name = "features",
-	.synopsis = "",
-	.summary = "print what this runtime supports as JSON",
-	.details = "  The runtime-spec's features document, which callers use to choose options.",
-	.opts = no_opts,
-	.max_args = 0,
-	.run = features,
 };

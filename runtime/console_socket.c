@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <termios.h>
 #include <unistd.h>
@@ -35,7 +36,8 @@ static int connect_to(const char *path)
 	return s < 0 ? -errno : s;
 }
 
-static int send_master(int sock, int master, const char *name)
+/* @fd with @name as data. */
+static int send_fd(int sock, int fd, const char *name)
 {
 	union {
 		struct cmsghdr align;
@@ -52,7 +54,7 @@ static int send_master(int sock, int master, const char *name)
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &master, sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
 	return sendmsg(sock, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -81,10 +83,22 @@ int console_socket_send(const char *path, char **ret_why)
 		return -1;
 	}
 	sock = connect_to(path);
-	r = sock < 0 ? sock : send_master(sock, master, name);
+	r = sock < 0 ? sock : send_fd(sock, master, name);
 	if (r) {
 		*ret_why = kasprintf("console socket %s: %s", path, errno_text(-r));
 		return -1;
 	}
 	return steal_fd(&slave);
+}
+
+int pidfd_socket_send(const char *path, pid_t pid, char **ret_why)
+{
+	AUTO_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	AUTO_CLOSE int sock = connect_to(path);
+	int r = pidfd < 0 ? -errno : sock < 0 ? sock : send_fd(sock, pidfd, "pidfd");
+
+	if (!r)
+		return 0;
+	*ret_why = kasprintf("pidfd socket %s: %s", path, errno_text(-r));
+	return -1;
 }

@@ -47,6 +47,7 @@ struct restore_input {
 struct session {
 	struct list node;        /* (container.mu) container.sessions, but for the init process's */
 	struct container *container;
+	unsigned number;         /* 0: the init process's; never used again for another one */
 	struct task *leader;     /* reference */
 	struct console *console; /* NULL: no terminal */
 };
@@ -63,6 +64,7 @@ struct container {
 	struct seccomp_filter *seccomp; /* reference: the spec's profile; or NULL */
 	struct session *init;
 	struct list sessions;    /* (mu) of session.node: what `exec` has started */
+	_Atomic unsigned sessions_made;
 
 	struct mutex mu;         /* RANK_CONTROL */
 	struct cond changed;

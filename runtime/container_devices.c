@@ -213,6 +213,8 @@ int container_devices(struct container *c, struct mntns *mnt, char **ret_why)
 		return -1;
 	}
 	for (unsigned i = 0; i < s->ndevices; i++) {
+		if (!strcmp(s->devices[i].path, "/dev/ptmx"))
+			continue; /* a link to our own, as runc has it, whatever a privileged caller lists */
 		r = make_device(c, mnt, &s->devices[i]);
 		if (r) {
 			*ret_why = kasprintf("device %s: %s", s->devices[i].path, errno_text(-r));

@@ -134,7 +134,7 @@ static int install_extra(struct files *files, const struct spec_process *p)
 }
 
 /* Takes over all of @stdio, also on failure: 0 or -errno. */
-static int install_stdio(struct files *files, struct file *slave, const int stdio[3])
+static int install_stdio(struct files *files, struct file *slave, const int stdio[3], unsigned session)
 {
 	int err = 0;
 
@@ -142,6 +142,8 @@ static int install_stdio(struct files *files, struct file *slave, const int stdi
 		struct file *f = slave ? file_get(slave) :
 					 hostfd_create_file(stdio[i], i ? O_WRONLY : O_RDONLY);
 
+		if (!slave && !is_err(f))
+			hostfd_label(f, session, (unsigned)i);
 		if (is_err(f))
 			err = (int)ptr_err(f);
 		else
@@ -190,6 +192,7 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 	files = files_create();
 	spec_rlimits(p, rlim);
 	s->container = c;
+	s->number = init ? 0 : atomic_fetch_add(&c->sessions_made, 1) + 1;
 	if (p->terminal && console_fd >= 0) {
 		s->console = console_start(c->devpts, console_fd, rows ? rows : p->height,
 					   cols ? cols : p->width, &slave, &tty);
@@ -200,7 +203,7 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 			return NULL;
 		}
 	}
-	if (install_stdio(files, slave, stdio) || install_extra(files, p)) {
+	if (install_stdio(files, slave, stdio, s->number) || install_extra(files, p)) {
 		*ret_why = kstrdup("cannot use the descriptors");
 		files_put(files);
 		free(s);

@@ -8,6 +8,7 @@
  * before the first instruction.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,13 +19,11 @@
 #include "runtime/container_state.h"
 #include "runtime/image_meta.h"
 #include "sentry/fs/gofer/client.h"
+#include "sentry/fs/hostfd/hostfd.h"
 #include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel_state.h"
 #include "sentry/state/checkpoint.h"
 #include "sentry/state/image.h"
-
-#pragma weak kernel_load_begin
-#pragma weak kernel_resume_loaded
 
 /* Ends with its process: nobody waits for a loaded session. */
 static void *session_main(void *arg)
@@ -94,6 +93,16 @@ static struct state_pages *load_pages(const struct restore_input *in, const stru
 	return is_err(p) ? NULL : p;
 }
 
+/* The first process's standard descriptors are those of whoever restores; others' lead nowhere. */
+static const struct boot *stdio_of;
+
+static int give_stdio(unsigned session, unsigned slot)
+{
+	if (session != 0 || slot > 2 || stdio_of->stdio[slot] < 0)
+		return -1;
+	return fcntl(stdio_of->stdio[slot], F_DUPFD_CLOEXEC, 3); /* host: fcntl */
+}
+
 static int load(struct container *c, const struct image *img, char **ret_why)
 {
 	const struct restore_input *in = c->boot->restore;
@@ -107,10 +116,16 @@ static int load(struct container *c, const struct image *img, char **ret_why)
 		return -1;
 	container_load_into(c);
 	gofer_client_set_index(c->gofer, 0);
+	stdio_of = c->boot;
+	hostfd_set_restore(give_stdio);
 	kernel_load_begin(c);
 	if (!checkpoint_load(m->purpose, img->section[IMAGE_OBJECTS].buf,
 			     img->section[IMAGE_OBJECTS].len, pages, ret_why))
 		return -1;
+	hostfd_set_restore(NULL);
+	for (int i = 0; i < 3; i++)
+		if (c->boot->stdio[i] >= 0)
+			close(c->boot->stdio[i]); /* the guest's have copies */
 	container_load_into(NULL);
 	return 0;
 }

@@ -39,6 +39,7 @@ static void session_fields(struct state *s, void *obj)
 {
 	struct session *ses = obj;
 
+	state_u32(s, &ses->number);
 	state_ref(s, &state_task, &ses->leader);
 	console_fields(s, &ses->console);
 	if (!ses->leader)
@@ -93,15 +94,19 @@ static void sessions_fields(struct state *s, struct container *c)
 static void container_fields(struct state *s, void *obj)
 {
 	struct container *c = obj;
+	uint32_t made = c->sessions_made;
 
 	state_ref(s, &state_nsproxy, &c->ns);
+	state_ref(s, &state_userns, &c->userns);
 	state_path(s, &c->root);
 	state_ref(s, &state_super_devpts, &c->devpts);
 	state_ref(s, &state_seccomp, &c->seccomp);
 	state_bool(s, &c->started);
+	state_u32(s, &made);
+	c->sessions_made = made;
 	state_ptr(s, &state_session, &c->init);
 	sessions_fields(s, c);
-	if (!c->ns || !c->init || !c->root.dentry || !c->root.mnt)
+	if (!c->ns || !c->userns || !c->init || !c->root.dentry || !c->root.mnt)
 		state_fail(s, "a container without namespaces, root or first process");
 }
 

@@ -420,20 +420,26 @@ static void accept_one(struct container *c)
 	pthread_detach(th);
 }
 
-/* Connections, and signals that the host sends to our pid. */
+/* Connections, signals that the host sends to our pid, and the gofer's end, which only a kill can be. */
 static void *accept_main(void *arg)
 {
 	struct container *c = arg;
-	struct pollfd p[2] = { { .fd = c->boot->listener, .events = POLLIN },
-			       { .fd = c->boot->sigfd, .events = POLLIN } };
+	struct pollfd p[3] = { { .fd = c->boot->listener, .events = POLLIN },
+			       { .fd = c->boot->sigfd, .events = POLLIN },
+			       { .fd = c->boot->gofer } };
 
 	for (;;) {
-		if (poll(p, 2, -1) < 0) /* host: poll */
+		if (poll(p, 3, -1) < 0) /* host: poll */
 			continue;
 		if (p[0].revents)
 			accept_one(c);
 		if (p[1].revents)
 			control_host_signal(c);
+		if (p[2].revents) {
+			log_error("the gofer has died: the container ends");
+			container_signal(c, SIGKILL);
+			p[2].fd = -1;
+		}
 	}
 	return NULL;
 }

@@ -35,6 +35,7 @@
 #include "runtime/launch_priv.h"
 #include "runtime/mount_options.h"
 #include "runtime/roles.h"
+#include "runtime/userns.h"
 
 #define SENTRY_UID_BASE 1879048192u /* 0x70000000: above what distributions and subuid ranges use */
 #define SENTRY_UID_RANGE 0x0fffffffu
@@ -264,7 +265,7 @@ static uid_t sentry_uid(const struct launch *l)
 		return geteuid();
 	for (const char *p = l->dir->path; *p; p++)
 		h = (h ^ (uint8_t)*p) * 16777619u;
-	return SENTRY_UID_BASE + (h & SENTRY_UID_RANGE);
+	return userns_spare_id("uid_map", SENTRY_UID_BASE + (h & SENTRY_UID_RANGE));
 }
 
 static int map_ids(pid_t pid, uid_t uid, gid_t gid)
@@ -300,6 +301,18 @@ static void __noreturn become_role(const struct launch *l, const struct spawn *s
 	exec_role(s->role, l, s->rights);
 }
 
+/*
+ * Whom the host's OOM killer takes first: the sandbox as a whole is what the spec's number is for. One that is
+ * lower than ours takes a right that even root may lack; the guest sees its own number in any case.
+ */
+static void set_oom_score(const struct launch *l, pid_t pid)
+{
+	AUTO_FREE char *text = kasprintf("%d", l->spec->process.oom_score_adj);
+
+	if (json_object_get(json_object_get(l->spec->json, "process"), "oomScoreAdj"))
+		(void)write_proc(pid, "oom_score_adj", text); /* as above */
+}
+
 /* A process of the sandbox in namespaces of its own. Its pid, or -1 with *ret_why. */
 static pid_t spawn_role(const struct launch *l, const struct spawn *s, char **ret_why)
 {
@@ -323,6 +336,7 @@ static pid_t spawn_role(const struct launch *l, const struct spawn *s, char **re
 				     geteuid() ? " (may users make user namespaces here?)" : "");
 		return -1;
 	}
+	set_oom_score(l, pid);
 	r = s->ns & CLONE_NEWUSER ? map_ids(pid, s->uid, s->gid) : 0;
 	if (r)
 		*ret_why = kasprintf("cannot map ids of the sandbox: %s", errno_text(-r));
@@ -348,7 +362,7 @@ static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_
 			   .sock = boot,
 			   .log = log,
 			   .uid = uid,
-			   .gid = geteuid() == 0 ? uid : getegid() };
+			   .gid = geteuid() == 0 ? userns_spare_id("gid_map", uid) : getegid() };
 
 	int back;
 	pid_t pid = -1;
@@ -378,6 +392,14 @@ static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct
 }
 
 /* ---- boot message ---- */
+
+/* Then the host lets processes wait for memory instead of killing one. */
+static bool keeps_oom_killer_off(const struct launch *l)
+{
+	const json_t *o = json_object_get(json_object_get(l->spec->json, "linux"), "resources");
+
+	return json_is_true(json_object_get(json_object_get(o, "memory"), "disableOOMKiller"));
+}
 
 static json_t *boot_message(const struct launch *l, const struct attach_set *a)
 {
@@ -429,6 +451,8 @@ static int boot(const struct launch *l, int sock, const struct attach_set *a, in
 		json_decref(msg);
 		return -1;
 	}
+	if (l->cgroup && cgroup_dir(l->cgroup, "memory") && l->spec->memory_limit && !keeps_oom_killer_off(l))
+		json_object_set_new(msg, "oom_event", json_true());
 	if (l->restore)
 		json_object_set_new(msg, "restore",
 				    json_pack("{s:b, s:i}", "fork", l->restore->fork, "files",

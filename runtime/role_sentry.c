@@ -18,6 +18,7 @@
 #include "runtime/control.h"
 #include "runtime/isolate.h"
 #include "runtime/launch.h"
+#include "runtime/oom_event.h"
 #include "runtime/limits.h"
 #include "runtime/roles.h"
 #include "sentry/init.h"
@@ -131,8 +132,8 @@ static int start(struct boot *b, struct container **ret, char **why)
 
 	isolate_raise_nofile();
 	limits_init(&limits, b);
-	plat = platform_find(choose_platform(b));
-	if (!plat) {
+	pb.max_tasks = limits.possible_tasks;
+	if (!platform_known(choose_platform(b))) {
 		*why = kasprintf("unknown platform '%s'", choose_platform(b));
 		return -1;
 	}
@@ -152,9 +153,9 @@ static int start(struct boot *b, struct container **ret, char **why)
 	kernel.strace = json_is_true(json_object_get(b->json, "strace"));
 	sentry_init();
 	syscalls_init();
-	r = plat->init(&pb);
+	r = platform_start(choose_platform(b), &pb);
 	if (r) {
-		*why = kasprintf("platform %s: %s", plat->name, strerror(-r));
+		*why = kasprintf("platform %s: %s", choose_platform(b), strerror(-r));
 		return -1;
 	}
 	if (b->restore)
@@ -215,6 +216,7 @@ int role_sentry(bool debug)
 	json_decref(reply);
 	close(ROLE_BOOT_FD);
 	control_serve(c);
+	oom_event_raise(c);
 	/* Callers of an OCI runtime wait for this process and take its status for the container's.
 	 * _exit: threads of the guest's last tasks may still be about. */
 	_exit(container_exit_code(c->exit_status));

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "runtime/control.h"
 #include "runtime/errno_text.h"
 #include "runtime/image_dir.h"
@@ -66,6 +67,15 @@ static json_t *request(struct statedir *dir, const struct sandbox_save *s, char 
 	return req;
 }
 
+static void log_report(const struct statedir *dir, const json_t *rep)
+{
+	log_debug("%s: saved %lld objects, %lld bytes of pages (%lld more are in earlier images); it stood still "
+		  "for %lld us", dir->id, (long long)json_integer_value(json_object_get(rep, "objects")),
+		  (long long)json_integer_value(json_object_get(rep, "bytes")),
+		  (long long)json_integer_value(json_object_get(rep, "inherited")),
+		  (long long)json_integer_value(json_object_get(rep, "pause_ns")) / 1000);
+}
+
 /* The answer, or NULL with *ret_why. */
 static json_t *call(int sock, json_t *req, const int *fds, unsigned nfds, char **ret_why)
 {
@@ -103,6 +113,7 @@ int sandbox_save(struct statedir *dir, struct sandbox_save *s, char **ret_why)
 		json_decref(rep);
 		return -1;
 	}
+	log_report(dir, rep);
 	s->report = rep;
 	if (s->stay)
 		s->sock = steal_fd(&sock);
@@ -144,9 +155,10 @@ struct image_source *sandbox_branch(struct statedir *dir, char **ret_why)
 	AUTO_FREE int *fds = NULL;
 
 	json_decref(req);
-	json_decref(rep);
 	if (!rep)
 		return NULL;
+	log_report(dir, rep);
+	json_decref(rep);
 	if (n >= 0 && n <= BRANCH_FILES_MAX)
 		fds = kcalloc((size_t)n + 1, sizeof(int));
 	if (!fds || !collect(sock, fds, (unsigned)n)) {

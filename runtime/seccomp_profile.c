@@ -311,3 +311,23 @@ struct sock_filter *seccomp_profile_load(const json_t *program, unsigned *ret_n)
 	*ret_n = f ? (unsigned)n : 0;
 	return f;
 }
+
+const char *seccomp_profile_action(unsigned i)
+{
+	return i < ARRAY_SIZE(actions) ? actions[i].name : NULL;
+}
+
+const char *seccomp_profile_operator(unsigned i)
+{
+	return i < ARRAY_SIZE(operators) ? operators[i].name : NULL;
+}
+
+const char *seccomp_profile_arch(unsigned i)
+{
+	return i < ARRAY_SIZE(arches) ? arches[i].name : NULL;
+}
+
+const char *seccomp_profile_flag(unsigned i)
+{
+	return i < ARRAY_SIZE(flags) ? flags[i].name : NULL;
+}

@@ -12,6 +12,11 @@
  * for a profile that allows everything, or NULL with *ret_why (heap).
  */
 json_t *seccomp_profile_compile(const json_t *profile, char **ret_why);
+/* What a profile may have, in no order; NULL behind the last. */
+const char *seccomp_profile_action(unsigned i);
+const char *seccomp_profile_operator(unsigned i);
+const char *seccomp_profile_arch(unsigned i);
+const char *seccomp_profile_flag(unsigned i);
 /* The instructions of such an array (heap), in the sentry. NULL when it is none. */
 struct sock_filter *seccomp_profile_load(const json_t *program, unsigned *ret_n);
 

@@ -2,14 +2,9 @@
 /* config.json as a whole; its larger parts have files of their own (spec_process.c, spec_linux.c). */
 #include "runtime/spec.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
-#include "runtime/errno_text.h"
 #include "runtime/mount_options.h"
 #include "runtime/spec_reader.h"
 
@@ -83,15 +78,11 @@ static struct spec *parse_with(const char *text, size_t len, const char *name,
 			       parse_fn fn, char **ret_why)
 {
 	struct spec_reader r = { .file = name };
-	json_error_t err;
 	struct spec *s;
-	json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
+	json_t *json = spec_json_parse(text, len, name, ret_why);
 
-	if (!json) {
-		*ret_why = kasprintf("%s: not valid JSON: line %d: %s", name, err.line,
-				     err.text);
+	if (!json)
 		return NULL;
-	}
 	s = kzalloc(sizeof(*s));
 	s->json = json;
 	if (json_is_object(json))
@@ -125,29 +116,10 @@ struct spec *spec_parse_process(const char *text, size_t len, const char *name,
 struct spec *spec_load(const char *bundle, char **ret_why)
 {
 	AUTO_FREE char *path = kasprintf("%s/config.json", bundle);
-	AUTO_FREE char *text = NULL;
-	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	struct stat st;
-	size_t used = 0;
+	size_t len;
+	AUTO_FREE char *text = spec_json_read(path, &len, ret_why);
 
-	if (fd < 0 || fstat(fd, &st)) {
-		*ret_why = kasprintf("%s: %s", path, errno_text(errno));
-		return NULL;
-	}
-	if (!S_ISREG(st.st_mode) || st.st_size > SPEC_MAX_BYTES) {
-		*ret_why = kasprintf("%s: not a regular file of at most %u bytes", path,
-				     SPEC_MAX_BYTES);
-		return NULL;
-	}
-	text = kzalloc((size_t)st.st_size + 1);
-	while (used < (size_t)st.st_size) {
-		ssize_t n = read(fd, text + used, (size_t)st.st_size - used);
-
-		if (n <= 0)
-			break;
-		used += (size_t)n;
-	}
-	return spec_parse(text, used, path, ret_why);
+	return text ? spec_parse(text, len, path, ret_why) : NULL;
 }
 
 void spec_free(struct spec *s)

@@ -140,6 +140,14 @@ struct spec *spec_parse(const char *text, size_t len, const char *name, char **r
 /* A process object alone (exec --process). */
 struct spec *spec_parse_process(const char *text, size_t len, const char *name, char **ret_why);
 void spec_free(struct spec *s);
+
+/* spec_json.c: documents as JSON, with Go's unsigned numbers as the signed ones of the same bits. New reference
+ * or NULL with *ret_why (heap). */
+json_t *spec_json_parse(const char *text, size_t len, const char *name, char **ret_why);
+json_t *spec_json_load(const char *path, char **ret_why);
+/* The text of a document (heap), or NULL with *ret_why. */
+char *spec_json_read(const char *path, size_t *ret_len, char **ret_why);
+
 /* A hooks object alone, which has to outlive *ret. 0, or -1 when it is none (spec_hooks_fini() in any case). */
 int spec_load_hooks(const json_t *hooks, struct spec_hooks *ret);
 void spec_hooks_fini(struct spec_hooks *h);
@@ -154,6 +162,8 @@ bool spec_parse_cpus(const char *list, uint64_t *ret);
 
 /* "CAP_X" to its number, -1 if unknown. */
 int spec_cap_number(const char *name);
+/* "CAP_X" of a number, NULL behind the last. */
+const char *spec_cap_name(unsigned nr);
 /* The default config.json of `holdfast spec`, to be dumped. New reference. */
 json_t *spec_default(bool rootless);
 

@@ -54,6 +54,16 @@ static const char *const cap_names[] = {
 	"CHECKPOINT_RESTORE",
 };
 
+const char *spec_cap_name(unsigned nr)
+{
+	static char name[32] = "CAP_";
+
+	if (nr >= ARRAY_SIZE(cap_names))
+		return NULL;
+	strncpy(name + 4, cap_names[nr], sizeof(name) - 5);
+	return name;
+}
+
 int spec_cap_number(const char *name)
 {
 	if (!strncasecmp(name, "CAP_", 4))
@@ -136,8 +146,9 @@ static void parse_rlimits(struct spec_reader *r, const json_t *p,
 				known = true;
 			}
 		if (!known) {
-			spec_complain(r, "process.rlimits[].type",
-				      "names no resource limit");
+			AUTO_FREE char *what = kasprintf("wrong rlimit value: %s", type ?: "");
+
+			spec_complain(r, "process.rlimits[].type:", what);
 			return;
 		}
 		l->soft = rlimit_value(o, "soft");

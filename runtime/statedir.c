@@ -12,15 +12,25 @@
 
 #include "base/alloc.h"
 #include "runtime/errno_text.h"
+#include "runtime/userns.h"
 
 #define ID_MAX_LEN 1024 /* runc's limit; NAME_MAX bites earlier on most file systems */
+
+/* Root of a user namespace owns /run if it is a container's root, and doesn't if it is a user's. runc tells them
+ * apart by this. */
+static bool is_root_by_name(void)
+{
+	const char *user = getenv("USER");
+
+	return user && !strcmp(user, "root");
+}
 
 const char *statedir_default_root(void)
 {
 	static char buf[512];
 	const char *run = getenv("XDG_RUNTIME_DIR");
 
-	if (geteuid() == 0 || !run || !run[0])
+	if (!run || !run[0] || (geteuid() == 0 && (userns_is_host() || is_root_by_name())))
 		return "/run/holdfast";
 	snprintf(buf, sizeof(buf), "%s/holdfast", run);
 	return buf;

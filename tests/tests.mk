@@ -7,6 +7,8 @@ SYSTEST_SRCS := $(wildcard tests/syscalls/*.c)
 SYSTEST_BINS := $(SYSTEST_SRCS:tests/syscalls/%.c=build/tests/syscalls/%)
 ESCAPE_SRCS := $(wildcard tests/escape/*.c)
 ESCAPE_BINS := $(ESCAPE_SRCS:tests/escape/%.c=build/tests/escape/%)
+STATE_SRCS := $(wildcard tests/state/guest_*.c)
+STATE_BINS := $(STATE_SRCS:tests/state/%.c=build/tests/state/%)
 FUZZ_SRCS := $(filter-out tests/fuzz/replay_main.c,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BINS := $(FUZZ_SRCS:%.c=$(O)/%)
 
@@ -18,6 +20,9 @@ build/tests/syscalls/%: tests/syscalls/%.c tests/syscalls/harness.h
 build/tests/escape/%: tests/escape/%.c tests/syscalls/harness.h
 	$(call say,GUEST,$<)mkdir -p $(@D) && $(CC) $(GUEST_CFLAGS) -static -o $@ $< -lrt
 
+build/tests/state/%: tests/state/%.c tests/state/guest.h
+	$(call say,GUEST,$<)mkdir -p $(@D) && $(CC) $(GUEST_CFLAGS) -static -o $@ $< -lrt
+
 $(O)/tests/unit/%: $(O)/tests/unit/%.o $(LIB_OBJS)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) -o $@ $< $(LIB_OBJS) $(ALL_LDFLAGS) $(LIBS) -lcmocka
 $(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/tests/fuzz/replay_main.o $(LIB_OBJS)
@@ -25,7 +30,7 @@ $(O)/tests/fuzz/%: $(O)/tests/fuzz/%.o $(O)/tests/fuzz/replay_main.o $(LIB_OBJS)
 
 -include $(UNIT_SRCS:%.c=$(O)/%.d) $(FUZZ_SRCS:%.c=$(O)/%.d)
 
-guest-tests: $(SYSTEST_BINS) $(ESCAPE_BINS)
+guest-tests: $(SYSTEST_BINS) $(ESCAPE_BINS) $(STATE_BINS)
 unit-tests: $(UNIT_BINS) $(FUZZ_BINS)
 
 RUN := python3 tests/run.py

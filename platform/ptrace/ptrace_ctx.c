@@ -353,6 +353,7 @@ static enum plat_event run_once(struct plat_ctx *ctx, struct regs *r,
 	ctx->cur_valid = true;
 	if (likely(stop == STOP_SYSCALL)) {
 		trap->compat = !plain_syscall(r) && is_compat(ctx, r);
+		r->orig_rax = (uint64_t)(int64_t)(int32_t)r->orig_rax; /* as the host takes it */
 		return PLAT_SYSCALL;
 	}
 	return stop == STOP_SIGNAL ? on_signal(ctx, sig, r, trap) : PLAT_EVENT_COUNT;
@@ -420,11 +421,14 @@ static const struct host_ops pt_host_ops = {
 
 static int pt_init(const struct plat_boot *boot)
 {
-	int err = pin_init();
+	int err;
 
 	host_ops = &pt_host_ops;
 	close(boot->ctx_fd); /* host: close; the trap platform's */
-	return err ? err : pool_init(boot, -1);
+	err = pool_init(boot);
+	if (!err)
+		err = pin_init();
+	return err ? err : pool_start();
 }
 
 const struct platform plat_ptrace = {

@@ -49,7 +49,6 @@
 
 /* The same for the trap platform. */
 #define RT_TRAP_START   0x380 /* %r14: the thread's context */
-#define RT_TRAP_BORN    0x3c0 /* its first trap, which tells the sentry that it is there */
 #define RT_TRAP_HANDLER 0x400
 #define RT_TRAP_RESTORE 0x640 /* only named to the kernel, never returned to */
 
@@ -114,12 +113,13 @@
 #define ANSWER_REGS  0
 #define ANSWER_FRAME 1 /* make a signal frame */
 
-/* A trampoline has the guest's return address here, from the address that the shim finds in %r11. */
-#define SLOT_RET_OFF (-10)
+/* Where a trampoline goes on after an answer of the shim's own, from the address in %r11. */
+#define SLOT_OVER_OFF (-11)
 
 /* Whose turn it is. */
-#define TURN_STUB   0
-#define TURN_SENTRY 1
+#define TURN_GONE   0 /* written by the host when the thread has ended (man 2 set_tid_address) */
+#define TURN_STUB   1
+#define TURN_SENTRY 2
 
 #define CMD_RESUME 0 /* back to the guest by the frame */
 #define CMD_CLONE  2 /* TC_ARG: the new thread's context */
@@ -141,7 +141,9 @@
 
 /* CLONE_VM | FS | FILES | SIGHAND | THREAD | SYSVSEM, and nothing else */
 #define STUB_THREAD_FLAGS 0x00050f00
-/* The same without CLONE_FILES: the mapper's descriptors are its own. */
+/* The same with CLONE_CHILD_CLEARTID: the turn of its page */
+#define STUB_TRAP_FLAGS 0x00250f00
+/* The first without CLONE_FILES: the mapper's descriptors are its own. */
 #define STUB_MAPPER_FLAGS 0x00050b00
 /* CLONE_PARENT | SIGCHLD */
 #define STUB_FORK_FLAGS 0x00008011
@@ -163,8 +165,9 @@ struct stub_ctl {
 };
 
 /* To the zygote. ZYG_HELLO carries the read-only descriptor of the file with the STUB_OPS pages; ZYG_TRAP
- * that of the context pages, and makes all stubs from then on those of the trap platform. */
-enum { ZYG_HELLO = 1, ZYG_MAKE = 2, ZYG_TRAP = 3 };
+ * that of the context pages, and makes all stubs from then on those of the trap platform; ZYG_PLAIN takes
+ * that back. */
+enum { ZYG_HELLO = 1, ZYG_MAKE = 2, ZYG_TRAP = 3, ZYG_PLAIN = 4 };
 
 struct zyg_req {
 	uint32_t kind, pad;

@@ -117,6 +117,6 @@ shim_hit:
 /* ... and from here on the call is over, with what is in %rax. */
 	.org	RT_SHIM_OVER, 0x90
 	mov	%gs:TC_AFTER, %rcx
-	mov	SLOT_RET_OFF(%rcx), %rcx
-	jmp	*%gs:TC_AFTER
+	lea	SLOT_OVER_OFF(%rcx), %rcx
+	jmp	*%rcx
 	.org	RT_SHIM_END, 0xcc

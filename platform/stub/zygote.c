@@ -104,6 +104,7 @@ static const struct sock_filter zygote_filter[] = {
 	ALLOW_NR(SYS_exit_group),
 	ALLOW_NR(SYS_rt_sigaction),
 	ALLOW_NR(SYS_sendto),
+	ALLOW_NR(SYS_set_tid_address),
 	/* what stubs need stays allowed here */
 	ALLOW_NR(SYS_futex),
 	ALLOW_NR(SYS_rt_sigreturn),
@@ -126,6 +127,7 @@ static const struct sock_filter zygote_filter[] = {
 	RET(SECCOMP_RET_TRAP),
 	ALLOW_CLONE(STUB_FORK_FLAGS),
 	ALLOW_CLONE(STUB_MAPPER_FLAGS),
+	ALLOW_CLONE(STUB_TRAP_FLAGS),
 	ALLOW_CLONE(STUB_THREAD_FLAGS),
 	RET(SECCOMP_RET_TRAP),
 };
@@ -190,7 +192,7 @@ static struct sock_filter trap_filter[] = {
 	RET(SECCOMP_RET_ALLOW),
 	JEQ(SYS_clone, 1, 0),
 	RET(SECCOMP_RET_TRAP),
-	ALLOW_CLONE(STUB_THREAD_FLAGS),
+	ALLOW_CLONE(STUB_TRAP_FLAGS),
 	RET(SECCOMP_RET_TRAP),
 };
 
@@ -240,12 +242,12 @@ struct ksigaction {
 	uint64_t mask;
 };
 
-/* Every signal that tells of the guest's doing, and the one that calls a thread back. */
-static int take_signals(void)
+/* Every signal that tells of the guest's doing, and the one that calls a thread back: to the handler, or
+ * (@handler 0) to their default. */
+static int take_signals(uintptr_t handler)
 {
 	static const int sigs[] = { SIGSYS, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGURG };
-	struct ksigaction sa = { STUB_BASE + RT_TRAP_HANDLER,
-				 SA_SIGINFO | SA_ONSTACK | SA_RESTORER_BIT,
+	struct ksigaction sa = { handler, SA_SIGINFO | SA_ONSTACK | SA_RESTORER_BIT,
 				 STUB_BASE + RT_TRAP_RESTORE, ~0UL };
 
 	for (unsigned i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
@@ -387,7 +389,11 @@ void zygote_main(const uintptr_t *sp)
 			make_stub(&req, flags);
 		else if (kind == ZYG_TRAP) {
 			trap = 1;
-			reply(take_signals(), flags, -1);
+			reply(take_signals(STUB_BASE + RT_TRAP_HANDLER), flags, -1);
+		} else if (kind == ZYG_PLAIN) {
+			trap = 0;
+			SYS3(SYS_close, ZYG_CTX_FD, 0, 0);
+			reply(take_signals(0), flags, -1);
 		}
 	}
 }

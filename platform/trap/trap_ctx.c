@@ -158,6 +158,7 @@ static int pick_slot_locked(struct plat_as *as)
 		return -EAGAIN;
 	as->tids = krealloc_array(as->tids, slot + 1, sizeof(int));
 	as->tids[slot] = 0;
+	page_fresh(slot_page(as, slot));
 	atomic_store(&as->nslots, slot + 1);
 	return (int)slot;
 }
@@ -178,7 +179,7 @@ static int new_thread_locked(struct plat_ctx *self)
 	}
 	res = (int64_t)READ_ONCE(self->page->res);
 	if (res < 0 && res >= -4095) {
-		page_wake(slot_page(as, (unsigned)slot)); /* free at once */
+		atomic_store(&slot_page(as, (unsigned)slot)->turn, TURN_GONE); /* free at once */
 		leave_slot_locked(as, (unsigned)slot);
 		return (int)res;
 	}
@@ -271,7 +272,8 @@ static enum plat_event trap_ctx_switch(struct plat_ctx *ctx, struct regs *r, str
 
 static bool trap_run_ops(struct plat_as *as, struct plat_ctx *ctx __unused, unsigned n)
 {
-	return mapper_run(as, n);
+	mutex_assert_held(&as->mu);
+	return mapper_run(&as->stub, n);
 }
 
 static const struct host_ops trap_host_ops = {
@@ -294,10 +296,21 @@ static int trap_init(const struct plat_boot *boot)
 	/* The shim needs an instruction that moves bits without touching the flags. */
 	patching = __builtin_cpu_supports("bmi2") && patch_decoder_init();
 	pace_init();
+	procs_init(boot->ctx_fd);
+	err = pool_init(boot);
+	if (err)
+		return err;
+	err = pool_set_contexts(boot->ctx_fd);
+	if (!err)
+		err = trap_probe();
+	if (err) {
+		(void)pool_set_contexts(-1); /* for whoever is tried next, and finds out */
+		return err;
+	}
 	err = pin_init();
 	if (!err)
-		err = procs_init(boot->ctx_fd);
-	return err ? err : pool_init(boot, boot->ctx_fd);
+		err = procs_start();
+	return err ? err : pool_start();
 }
 
 const struct platform plat_trap = {

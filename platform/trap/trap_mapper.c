@@ -69,13 +69,11 @@ static void bring_near(struct host_stub *s)
 }
 
 /* Returns when the first @n operations of the ops pages are in force; false: the process is dead.
- * Context: as.mu. */
-bool mapper_run(struct plat_as *as, unsigned n)
+ * Context: as.mu, of a stub that has an address space. */
+bool mapper_run(struct host_stub *s, unsigned n)
 {
-	struct host_stub *s = &as->stub;
 	char byte;
 
-	mutex_assert_held(&as->mu);
 	bring_near(s);
 	WRITE_ONCE(s->ctl->n, n);
 	__atomic_store_n(&s->ctl->seq, ++s->batches, __ATOMIC_SEQ_CST);

@@ -24,6 +24,8 @@
 #define SPIN_NS      20000U      /* how long a side spins before it sleeps */
 #define LONG_NS      100000U     /* a stay in the guest, or in the sentry, that isn't part of a burst */
 #define LONG_MAX     8U          /* so many of them in one window, and spinning is a waste */
+#define WARM_CALLS   16U         /* of a trial that aren't counted: the two have to get apart first */
+#define WARM_NS      2000000U    /* and how long that may take */
 #define RETRY_MIN_NS 100000000U  /* between trials */
 #define RETRY_MAX_NS 5000000000U
 
@@ -77,6 +79,7 @@ void pace_enter(struct plat_ctx *ctx, uint64_t now)
 	if (!p->spinning && room && p->bound_cost && now > p->retry) {
 		pin_release(ctx);
 		p->spinning = true;
+		p->warming = WARM_CALLS;
 		new_window(p, now);
 	}
 	if (!p->spinning)
@@ -109,6 +112,13 @@ void pace_leave(struct plat_ctx *ctx, uint64_t from, uint64_t now)
 
 	atomic_fetch_sub_explicit(&pacing.running, 1, memory_order_relaxed);
 	p->left = now;
+	if (unlikely(p->spinning && p->warming)) {
+		if (now - p->start > WARM_NS)
+			stop_spinning(p, now);
+		else if (--p->warming == 0)
+			new_window(p, now);
+		return;
+	}
 	p->calls++;
 	if (now - from > LONG_NS)
 		p->longs++;

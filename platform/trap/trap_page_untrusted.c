@@ -59,15 +59,20 @@ void page_exit(struct plat_ctx *ctx)
 	pass_turn(ctx, CMD_EXIT);
 }
 
-/* The thread hands the turn over once more when it needs its page no longer. */
+/* The host hands the turn over once more when the thread is gone. */
 bool page_reuse(struct trap_page *p)
 {
-	if (atomic_load(&p->turn) != TURN_SENTRY)
+	if (atomic_load(&p->turn) != TURN_GONE)
 		return false;
+	page_fresh(p);
+	return true;
+}
+
+void page_fresh(struct trap_page *p)
+{
 	atomic_store(&p->stub_waits, 0);
 	atomic_store(&p->sentry_waits, 0);
 	atomic_store(&p->turn, TURN_STUB);
-	return true;
 }
 
 static bool my_turn(struct trap_page *p)
@@ -107,9 +112,12 @@ bool page_wait(struct plat_ctx *ctx, bool bounded)
 
 	for (unsigned i = ctx->spin; i && !my_turn(p); i--)
 		__builtin_ia32_pause();
-	if (my_turn(p))
-		return !atomic_load(&ctx->as->dead);
-	return sleep_turn(ctx, bounded);
+	if (!my_turn(p) && !sleep_turn(ctx, bounded))
+		return false;
+	/* Threads don't end by themselves; and the process would live on with its mapper. */
+	if (unlikely(atomic_load(&p->turn) == TURN_GONE))
+		as_kill(ctx->as);
+	return !atomic_load(&ctx->as->dead);
 }
 
 bool page_call(struct plat_ctx *ctx, uint32_t cmd, bool bounded)

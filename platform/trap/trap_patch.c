@@ -62,6 +62,9 @@ static bool unmovable(const cs_insn *in)
 {
 	switch (in->id) {
 	case X86_INS_XBEGIN:
+	case X86_INS_POPF: /* may begin to single-step */
+	case X86_INS_POPFD:
+	case X86_INS_POPFQ:
 	case X86_INS_SYSCALL:
 	case X86_INS_SYSENTER:
 	case X86_INS_UD0:
@@ -204,16 +207,20 @@ static unsigned emit_insn(const struct patch_plan *p, const struct patch_insn *p
 
 int patch_emit(struct patch_plan *p, uint64_t slot, uint64_t shim, uint8_t buf[SLOT_MAX])
 {
-	static const uint8_t head[] = { 0x4c, 0x8d, 0x1d, SLOT_AFTER - 7, 0, 0, 0, /* lea */
-					0xff, 0x25, 0, 0, 0, 0 };                 /* jmp */
-	const uint64_t back = p->addr + SYSCALL_LEN;
+	static const uint8_t head[SLOT_AFTER] = {
+		0x4c, 0x8d, 0x1d, SLOT_AFTER - 7, 0, 0, 0, /* lea */
+		0x48, 0xb9, 0, 0, 0, 0, 0, 0, 0, 0,        /* movabs */
+		0xff, 0xe1,                                /* jmp *%rcx */
+		0x48, 0x8d, 0x0d, 0, 0, 0, 0,              /* lea */
+		0xeb, SLOT_AFTER - SLOT_SYSCALL,           /* jmp */
+		0x0f, 0x05
+	};
 	unsigned n = SLOT_AFTER, len;
 
 	memcpy(buf, head, sizeof(head));
-	memcpy(buf + sizeof(head), &shim, sizeof(shim));
-	memcpy(buf + SLOT_RET, &back, sizeof(back));
-	buf[SLOT_AFTER - 2] = 0x0f;
-	buf[SLOT_AFTER - 1] = 0x05;
+	memcpy(buf + 9, &shim, sizeof(shim));
+	if (!rel32(slot + SLOT_OVER + 7, p->addr + SYSCALL_LEN, buf + SLOT_OVER + 3))
+		return -ERANGE;
 	for (unsigned i = 0; i < p->n; i++) {
 		if (n + sizeof(p->insn[i].bytes) + JMP32_LEN > SLOT_MAX)
 			return -ERANGE;

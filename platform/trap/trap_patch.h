@@ -3,13 +3,14 @@
  * What a patched call site looks like: pure functions of bytes and addresses.
  *
  *   the site                                   its trampoline ("slot")
- *   S    syscall                               T     lea T+31(%rip), %r11
- *   S+2  the instructions behind it            T+7   jmp *T+13(%rip)
- *   S+n  ...                                   T+13  .quad the shim
- *                                              T+21  .quad S+2
- *   becomes                                    T+29  syscall         for threads that use %gs
- *   S    jmp T                                 T+31  the instructions behind it, relocated
- *   S+5  (left as it is)                             jmp S+n
+ *   S    syscall                               T     lea T+30(%rip), %r11
+ *   S+2  the instructions behind it            T+7   movabs $shim, %rcx
+ *   S+n  ...                                   T+17  jmp *%rcx
+ *                                              T+19  lea S+2(%rip), %rcx  answered by the shim itself
+ *   becomes                                    T+26  jmp T+30
+ *   S    jmp T                                 T+28  syscall         for threads that use %gs
+ *   S+5  (left as it is)                       T+30  the instructions behind it, relocated
+ *                                                    jmp S+n
  *
  * A syscall instruction that has trapped is known to be one, and so is what follows it, since that is where
  * the call returns to. Nothing before it is touched. The four bytes of the jump's displacement are
@@ -30,8 +31,9 @@
 #define PATCH_TEXT_MAX  32 /* bytes of text that a plan may look at */
 #define PATCH_JMP_LEN   5
 #define PATCH_INSNS_MAX 8
-#define SLOT_AFTER      31
-#define SLOT_RET        21
+#define SLOT_OVER       19
+#define SLOT_SYSCALL    28
+#define SLOT_AFTER      30
 #define SLOT_MAX        PLAT_SLOT_MAX
 #define PATCH_AREA_SIZE PLAT_PATCH_AREA
 

@@ -11,6 +11,7 @@
  *   trap_patch.c          what a patched call site looks like
  *   trap_sites.c          which ones an address space has
  *   trap_shim.c           calls by them
+ *   trap_probe.c          whether all this works here
  *   trap_proc.c           areas of context pages, deaths
  *
  * Everything in a stub's context area is hostile: read once into our own memory, range-checked. What a
@@ -103,6 +104,8 @@ enum plat_event page_load_event(struct plat_ctx *ctx, struct regs *r, struct pla
 void page_exit(struct plat_ctx *ctx);
 /* Makes a page whose thread was told to end as new. False: it hasn't gone yet. */
 bool page_reuse(struct trap_page *p);
+/* A page whose thread is about to be made. */
+void page_fresh(struct trap_page *p);
 /* Makes whoever waits for this page look at as.dead. */
 void page_wake(struct trap_page *p);
 
@@ -113,7 +116,10 @@ void pace_leave(struct plat_ctx *ctx, uint64_t from, uint64_t now);
 
 /* trap_mapper.c */
 int mapper_ready(struct host_stub *s);
-bool mapper_run(struct plat_as *as, unsigned n);
+bool mapper_run(struct host_stub *s, unsigned n);
+
+/* trap_probe.c */
+int trap_probe(void);
 
 /* trap_fp.c */
 int trap_get_fp(struct plat_ctx *ctx, struct fpstate *fp);
@@ -121,7 +127,8 @@ int trap_set_fp(struct plat_ctx *ctx, const struct fpstate *fp);
 int trap_init_fp(struct plat_ctx *ctx);
 
 /* trap_proc.c */
-int procs_init(int ctx_fd);
+void procs_init(int ctx_fd);
+int procs_start(void);
 int procs_prepare(struct host_stub *s, struct zyg_req *req);
 void procs_drop(struct host_stub *s);
 void procs_add(struct plat_as *as);

@@ -72,6 +72,8 @@ int procs_prepare(struct host_stub *s, struct zyg_req *req)
 	if (!err)
 		s->pages = procs.map[s->area];
 	mutex_unlock(&procs.mu);
+	if (!err)
+		page_fresh((struct trap_page *)(void *)s->pages); /* of the first thread */
 	req->ctx_off = (uint64_t)s->area * STUB_CTX_AREA;
 	return err;
 }
@@ -168,11 +170,16 @@ void procs_bury(struct plat_as *as)
 	sites_destroy(as);
 }
 
-int procs_init(int ctx_fd)
+void procs_init(int ctx_fd)
 {
 	procs.fd = ctx_fd;
 	mutex_init(&procs.mu, RANK_PLATFORM);
 	cond_init(&procs.buried);
 	list_init(&procs.live);
+}
+
+/* From here on children are the reaper's. */
+int procs_start(void)
+{
 	return host_start_thread(reaper);
 }

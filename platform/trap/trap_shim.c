@@ -19,6 +19,8 @@
 
 #define EFLAGS_TF 0x100U
 
+_Static_assert(SLOT_OVER - SLOT_AFTER == SLOT_OVER_OFF, "layout");
+
 static uint64_t ctx_va(const struct plat_ctx *ctx)
 {
 	return STUB_CTX + (uint64_t)ctx->slot * STUB_CTX_SIZE;
@@ -181,6 +183,11 @@ static enum plat_event in_slot(struct plat_ctx *ctx, const struct trap_site *s, 
 	if (off == 0) {
 		r->rip = s->plan.addr;
 		return ev == PLAT_EXCEPTION && trap->signo == SIGTRAP ? unpatch(trap, s) : ev;
+	}
+	if (off >= SLOT_OVER && off < SLOT_SYSCALL) {
+		r->rip = s->plan.addr + 2;
+		r->rcx = r->rip;
+		return ev;
 	}
 	if (off < SLOT_AFTER) {
 		if (ev == PLAT_EVENT_COUNT)

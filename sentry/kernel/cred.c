@@ -110,6 +110,7 @@ void cred_install(struct task *t, struct cred *c)
 	mutex_lock(&t->mu);
 	t->cred = c;
 	mutex_unlock(&t->mu);
+	t->answers = ANSWERS_STALE;
 	cred_put(old);
 }
 

@@ -351,6 +351,16 @@ int kernel_freeze(void)
 	return -ETIMEDOUT;
 }
 
+void freeze_from_start(void)
+{
+	AUTO_LOCK(&world.mu);
+
+	world.frozen = true;
+	atomic_store(&world.tasks.closed, true);
+	atomic_store(&world.services.closed, true);
+	atomic_store(&world.settled, true);
+}
+
 void kernel_thaw(void)
 {
 	mutex_lock(&world.mu);

@@ -25,6 +25,8 @@ void freeze_init(void);
  * thread that is not inside; no locks. */
 int kernel_freeze(void);
 void kernel_thaw(void);
+/* A sandbox that is being loaded begins frozen. Context: nothing of the guest runs. */
+void freeze_from_start(void);
 /* For messages after -ETIMEDOUT: a task that didn't stop, as "12 (gdb)"; "" if it was a service thread. */
 const char *kernel_freeze_culprit(void);
 

@@ -13,9 +13,15 @@
 #include "sentry/state/state.h"
 
 struct container;
+struct task_usage;
 
 void kernel_load_begin(struct container *c);
 /* -EAGAIN: no host threads; the sandbox is of no use then. */
 int __must_check kernel_resume_loaded(void);
+
+/* ---- for the types of the kernel's own objects ---- */
+
+struct container *kernel_loaded_container(void);
+void state_usage(struct state *s, struct task_usage *u);
 
 #endif

@@ -122,5 +122,8 @@ struct userns *mntns_userns(const struct mntns *ns);
 
 /* A fresh number for /proc/PID/ns. */
 uint64_t ns_next_inum(void);
+/* Saving and loading: the number that would be given out next. */
+uint64_t ns_inum_next_is(void);
+void ns_set_next_inum(uint64_t inum);
 
 #endif

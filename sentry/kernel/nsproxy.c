@@ -36,6 +36,16 @@ uint64_t ns_next_inum(void)
 	return atomic_fetch_add(&next_inum, 1);
 }
 
+uint64_t ns_inum_next_is(void)
+{
+	return atomic_load(&next_inum);
+}
+
+void ns_set_next_inum(uint64_t inum)
+{
+	atomic_store(&next_inum, inum);
+}
+
 /* ---- UTS and cgroup namespaces ---- */
 
 struct utsns *utsns_create(const char *hostname, const char *domainname,

@@ -103,6 +103,9 @@ struct task_usage { /* what getrusage and wait4 report; ns and counts */
 	uint64_t maxrss_kb;
 };
 
+/* task.answers: to be told anew (other credentials, another context); none; those of keep_answers(). */
+enum { ANSWERS_STALE, ANSWERS_NONE, ANSWERS_KEPT };
+
 struct task {
 	struct ref ref;
 	struct mutex mu; /* RANK_TASK */
@@ -197,6 +200,7 @@ struct task {
 
 	/* kernel/task_*.c only */
 	_Atomic bool in_guest;       /* (a) about to be, or in, ctx_switch(); see task_interrupt() */
+	uint8_t answers;             /* (t) ANSWERS_*: which calls the platform answers itself */
 	struct fpstate *start_fp;    /* (t) FP state to begin with; NULL: fresh */
 	gaddr_t set_child_tid;       /* (t) CLONE_CHILD_SETTID, written by the new thread itself */
 	clockid_t host_cpu_clock;    /* (m) CPU clock of the sentry thread; valid with host_clock_ok */

@@ -95,6 +95,7 @@ static int enter_mm(struct task *t)
 	mutex_lock(&t->mu);
 	t->ctx = ctx;
 	mutex_unlock(&t->mu);
+	t->answers = ANSWERS_STALE;
 	return plat->ctx_init_fp(ctx);
 }
 

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "sentry/kernel/freeze.h"
+#include "sentry/kernel/ns.h"
 #include "sentry/kernel/process.h"
 #include "sentry/kernel/ptrace.h"
 #include "sentry/mm/mm.h"
@@ -199,6 +200,35 @@ static void serve_fault(struct task *t, const struct plat_trap *trap)
 		signal_force_fault(t, sig, code, trap->addr);
 }
 
+/*
+ * Who one is doesn't change between two calls, so the platform may answer that without us; not when somebody
+ * wants to see each call. In another user namespace the ids do change, when its map is written.
+ */
+static void keep_answers(struct task *t)
+{
+	uint8_t want = ptrace_active(t) || t->seccomp_mode || kernel.strace ? ANSWERS_NONE
+									    : ANSWERS_KEPT;
+	const struct cred *c = t->cred;
+	struct plat_answer a[] = {
+		{ SYS_getpid, (uint32_t)task_tgid(t) }, { SYS_gettid, (uint32_t)task_tid(t) },
+		{ SYS_getuid, c->uid },                 { SYS_geteuid, c->euid },
+		{ SYS_getgid, c->gid },                 { SYS_getegid, c->egid },
+	};
+	unsigned n = c->userns == &init_userns ? ARRAY_SIZE(a) : 2;
+
+	t->answers = want;
+	if (plat->ctx_set_answers)
+		plat->ctx_set_answers(t->ctx, a, want == ANSWERS_KEPT ? n : 0);
+}
+
+static bool answers_differ(const struct task *t)
+{
+	bool watched = ptrace_active(t) || t->seccomp_mode;
+
+	return t->answers == ANSWERS_STALE || (watched && t->answers == ANSWERS_KEPT) ||
+	       (!watched && t->answers == ANSWERS_NONE && !kernel.strace);
+}
+
 static void run_guest(struct task *t)
 {
 	struct plat_trap trap;
@@ -207,6 +237,8 @@ static void run_guest(struct task *t)
 	ensure_ctx(t);
 	if (ptrace_active(t))
 		ptrace_prepare_run(t);
+	if (unlikely(answers_differ(t)))
+		keep_answers(t);
 	atomic_store(&t->in_guest, true); /* seq_cst: before the flags are read */
 	if (unlikely(needs_attention(t))) {
 		atomic_store(&t->in_guest, false);

@@ -7,16 +7,23 @@
  * Mappings of tmpfs files and shared segments are taken away: their pages stay behind, too, and where the
  * current ones are is asked again at the next access.
  *
+ * Patched call sites (patch.c) are this process's own. The image gets pages of text as they would be without,
+ * and the live ones stay as they are. A page that is then the file's again need not be in the image.
+ *
  * Context: the sandbox is frozen (sentry/kernel/freeze.h), nothing is running in any address space.
  */
 #include "sentry/mm/mm_priv.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/task.h"
 #include "sentry/mm/mm_state.h"
+#include "sentry/mm/safecopy.h"
 
 /* Pages of objects that live in memory files of ours. */
 static void drop_object_pages(struct mm *mm, struct vma *v)
@@ -54,16 +61,122 @@ static void freeze_private(struct mm *mm, struct vma *v)
 		(void)stub_protect(mm, v, v->start, v->end); /* fails only when the stub is dead */
 }
 
-static void mm_freeze(struct mm *mm)
+/* ---- patched text ---- */
+
+static struct mfile *clean_mf; /* pages for images; made at need */
+
+static int read_page(struct mfile *mf, uint64_t off, void *buf)
+{
+	uint64_t len = PAGE_SIZE;
+	const void *src = mfile_cptr(mf, off, &len);
+
+	return src && len == PAGE_SIZE && !safecopy(buf, src, PAGE_SIZE) ? 0 : -EFAULT;
+}
+
+/* Is @buf what the file below @v has at @addr? */
+static bool is_files_page(const struct vma *v, uint64_t addr, const void *buf)
+{
+	AUTO_FREE char *theirs = kzalloc(PAGE_SIZE);
+	uint64_t len = PAGE_SIZE, off;
+	struct mfile *mf;
+	bool same;
+
+	if (!v->obj || v->obj->ops->translate(v->obj, vma_obj_off(v, addr), &len, false, &mf, &off))
+		return false;
+	same = read_page(mf, off, theirs) == 0 && memcmp(buf, theirs, PAGE_SIZE) == 0;
+	mfile_put(mf);
+	return same;
+}
+
+static int keep_page(struct clean_page *c, const void *buf)
+{
+	uint64_t len = PAGE_SIZE;
+	void *dst;
+	int r;
+
+	if (!clean_mf) {
+		clean_mf = mfile_create("clean");
+		if (is_err(clean_mf)) {
+			r = (int)ptr_err(clean_mf);
+			clean_mf = NULL;
+			return r;
+		}
+	}
+	r = mfile_alloc(clean_mf, PAGE_SIZE, &c->off);
+	if (r < 0)
+		return r;
+	c->mf = mfile_get(clean_mf);
+	dst = mfile_ptr(clean_mf, c->off, &len);
+	return dst && !safecopy(dst, buf, PAGE_SIZE) ? 0 : -ENOMEM;
+}
+
+/* The page that begins at @addr without its patches. */
+static int clean_page(struct mm *mm, uint64_t addr, struct clean_page *ret)
+{
+	AUTO_FREE char *buf = kzalloc(PAGE_SIZE);
+	struct pma *p = pma_find(mm, addr);
+	struct vma *v = vma_find(mm, addr);
+	struct plat_patch site;
+	uint64_t at = addr;
+
+	if (!p || !v || read_page(p->mf, p->off + (addr - p->start), buf) < 0)
+		return -EFAULT;
+	while (at < addr + PAGE_SIZE && plat->patch->next(mm->as, at, addr + PAGE_SIZE, &site)) {
+		if (site.addr >= addr && site.addr + PLAT_SITE_LEN <= addr + PAGE_SIZE)
+			memcpy(buf + (site.addr - addr), site.text, PLAT_SITE_LEN);
+		at = site.addr + PLAT_SITE_LEN;
+	}
+	ret->addr = addr;
+	return is_files_page(v, addr, buf) ? 0 : keep_page(ret, buf);
+}
+
+/* All patched pages, in order. */
+static int clean_text(struct mm *mm)
+{
+	struct clean_page **tail = &mm->clean;
+	struct plat_patch site;
+	uint64_t at = 0;
+	int r = 0;
+
+	while (plat->patch && mm->as && r == 0 &&
+	       plat->patch->next(mm->as, at, GUEST_TASK_SIZE, &site)) {
+		struct clean_page *c = kzalloc(sizeof(*c));
+
+		*tail = c;
+		tail = &c->next;
+		r = clean_page(mm, page_down(site.addr), c);
+		at = page_down(site.addr) + PAGE_SIZE;
+	}
+	return r;
+}
+
+static void drop_clean(struct mm *mm)
+{
+	while (mm->clean) {
+		struct clean_page *c = mm->clean;
+
+		mm->clean = c->next;
+		if (c->mf) {
+			mfile_range_put(c->mf, c->off, PAGE_SIZE);
+			mfile_put(c->mf);
+		}
+		free(c);
+	}
+}
+
+/* ---- an address space ---- */
+
+static int mm_freeze(struct mm *mm)
 {
 	struct mfile *own;
 	struct vma *v;
+	int r;
 
 	mm_write_lock(mm);
+	r = clean_text(mm); /* rather than taking patches back: the live ones serve on */
 	if (mm->as) {
-		patch_remove_all(mm); /* an image has the text as it is */
 		for_each_vma(v, mm) {
-			if (v->flags & VMF_SPECIAL)
+			if ((v->flags & VMF_SPECIAL) && !patch_is_area(v))
 				continue;
 			if (v->obj)
 				drop_object_pages(mm, v);
@@ -81,6 +194,7 @@ static void mm_freeze(struct mm *mm)
 	mm->loading = false;
 	if (own)
 		mfile_put(own);
+	return r;
 }
 
 static int by_address(const void *a, const void *b)
@@ -118,14 +232,32 @@ static struct mm **collect(size_t *ret_n)
 	return mms;
 }
 
-void mm_freeze_all(void)
+int mm_freeze_all(void)
+{
+	size_t n;
+	struct mm **mms = collect(&n);
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int e = mm_freeze(mms[i]);
+
+		r = r ? r : e;
+		mm_put(mms[i]);
+	}
+	free(mms);
+	return r;
+}
+
+void mm_freeze_done(void)
 {
 	size_t n;
 	struct mm **mms = collect(&n);
 
 	for (size_t i = 0; i < n; i++) {
-		mm_freeze(mms[i]);
+		drop_clean(mms[i]);
 		mm_put(mms[i]);
 	}
 	free(mms);
+	mfile_put(clean_mf);
+	clean_mf = NULL;
 }

@@ -99,6 +99,7 @@ RB_HEAD(pma_tree, pma);
 #define MM_DEFAULT_COMMIT_MAX (1ULL << 44) /* heuristic overcommit without a memory limit */
 
 struct vma_load;
+struct clean_page;
 
 struct mm {
 	struct ref ref;
@@ -132,6 +133,7 @@ struct mm {
 	bool need_flush;     /* (m) rights were taken away since the last flush */
 	bool loading;        /* (m) no thread has run in it yet: nothing to flush */
 	bool forked;         /* (m) others may refer to pages of the own mfile */
+	struct clean_page *clean; /* while a checkpoint is taken (mm_freeze.c) */
 	struct vma_load *loads; /* while an image is loaded (mm_state.c) */
 	bool load_dead;
 	_Atomic bool no_patches; /* (a) call sites are left as they are */
@@ -214,6 +216,16 @@ int stub_unmap(struct mm *mm, uint64_t start, uint64_t end);
 /* Reinstalls the rights of every pma in [start, end) of @v. */
 int stub_protect(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 
+/* ---- mm_freeze.c ---- */
+
+/* A page with a patched call site, as the image is to have it. By address. */
+struct clean_page {
+	struct clean_page *next;
+	uint64_t addr;
+	struct mfile *mf; /* reference, and one on the page; NULL: it is the file's page again */
+	uint64_t off;
+};
+
 /* ---- mm.c ---- */
 void mm_read_lock(struct mm *mm);
 void mm_read_unlock(struct mm *mm);
@@ -265,8 +277,8 @@ struct vma *vma_find_or_grow(struct task *t, struct mm *mm, uint64_t addr);
 void patch_release(struct mm *mm, uint64_t start, uint64_t end);
 /* The guest may write to the range from now on, or moves it: its text is to be what it was. */
 void patch_undo(struct mm *mm, uint64_t start, uint64_t end);
-/* No trace is left of any patch; new ones may be made. */
-void patch_remove_all(struct mm *mm);
+/* Does @v hold trampolines? */
+bool patch_is_area(const struct vma *v);
 
 /* ---- objmap.c ---- */
 void objmap_add(struct vm_object *o, struct mm *mm);

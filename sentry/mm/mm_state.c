@@ -85,24 +85,50 @@ static int64_t kind_of(struct state *s, const struct vma *v)
 	return KIND_ANON;
 }
 
-static void save_pieces(struct state *s, struct mm *mm, struct vma *v)
+static void save_piece(struct state *s, uint64_t start, uint64_t end, struct mfile *mf, uint64_t off,
+		       bool write, uint32_t *n)
 {
-	struct pma *p;
-	uint32_t n = 0;
-	bool all = (v->flags & VMF_SPECIAL) != 0;
+	uint64_t len = end - start;
 
-	for (p = pma_find_ge(mm, v->start); p && p->start < v->end; p = pma_next(p))
-		n += all || (p->flags & PMA_COUNTED);
-	state_count(s, n, PIECES_MAX);
-	for (p = pma_find_ge(mm, v->start); p && p->start < v->end; p = pma_next(p)) {
-		uint64_t a = MAX(p->start, v->start), len = MIN(p->end, v->end) - a;
+	if (len == 0)
+		return;
+	++*n;
+	if (!write)
+		return;
+	state_u64(s, &start);
+	state_u64(s, &len);
+	state_pages_out(s, mf, off, len);
+}
+
+/* Counts the private pieces of @v, or writes them; pages of patched text as they are without. */
+static uint32_t each_piece(struct state *s, struct mm *mm, struct vma *v, bool write)
+{
+	bool all = (v->flags & VMF_SPECIAL) != 0;
+	struct clean_page *c = mm->clean;
+	uint32_t n = 0;
+
+	for (struct pma *p = pma_find_ge(mm, v->start); p && p->start < v->end; p = pma_next(p)) {
+		uint64_t a = MAX(p->start, v->start), end = MIN(p->end, v->end);
 
 		if (!all && !(p->flags & PMA_COUNTED))
 			continue;
-		state_u64(s, &a);
-		state_u64(s, &len);
-		state_pages_out(s, p->mf, p->off + (a - p->start), len);
+		while (c && c->addr < a)
+			c = c->next;
+		for (; c && c->addr < end; c = c->next) {
+			save_piece(s, a, c->addr, p->mf, p->off + (a - p->start), write, &n);
+			if (c->mf)
+				save_piece(s, c->addr, c->addr + PAGE_SIZE, c->mf, c->off, write, &n);
+			a = c->addr + PAGE_SIZE;
+		}
+		save_piece(s, a, end, p->mf, p->off + (a - p->start), write, &n);
 	}
+	return n;
+}
+
+static void save_pieces(struct state *s, struct mm *mm, struct vma *v)
+{
+	(void)state_count(s, each_piece(s, mm, v, false), PIECES_MAX);
+	(void)each_piece(s, mm, v, true);
 }
 
 /* ---- one vma, both directions ---- */
@@ -246,7 +272,7 @@ static void mm_fields(struct state *s, void *obj)
 	int32_t dumpable = mm_get_dumpable(mm);
 	bool dead = !mm->as;
 	struct vma *v;
-	uint32_t n;
+	uint32_t n = 0;
 
 	layout_fields(s, &mm->layout);
 	state_ref(s, &state_file, &mm->exe);
@@ -262,7 +288,9 @@ static void mm_fields(struct state *s, void *obj)
 		state_fail(s, "bad parameters of an address space");
 	state_u64(s, &mm->peak_vm);
 	state_bool(s, &dead);
-	n = state_count(s, mm->map_count, MM_MAX_MAP_COUNT + 1);
+	for_each_vma(v, mm)
+		n += !patch_is_area(v);
+	n = state_count(s, n, MM_MAX_MAP_COUNT + 1);
 	if (state_loading(s)) {
 		mm->load_dead = dead;
 		load_vmas(s, mm, n);
@@ -271,6 +299,8 @@ static void mm_fields(struct state *s, void *obj)
 	for_each_vma(v, mm) {
 		struct vma_load l = { .v = v, .kind = kind_of(s, v) };
 
+		if (patch_is_area(v))
+			continue;
 		vma_fields(s, &l);
 		save_pieces(s, mm, v);
 	}

@@ -182,20 +182,9 @@ void patch_undo(struct mm *mm, uint64_t start, uint64_t end)
 		restore(mm, &p, PLAT_DROP_UNDONE);
 }
 
-void patch_remove_all(struct mm *mm)
+bool patch_is_area(const struct vma *v)
 {
-	struct vma *v, *n;
-	struct plat_patch p;
-
-	if (!plat->patch || !mm->as)
-		return;
-	while (plat->patch->next(mm->as, 0, GUEST_TASK_SIZE, &p))
-		restore(mm, &p, PLAT_DROP_GONE);
-	for (v = vma_find_ge(mm, 0); v; v = n) {
-		n = vma_next(v);
-		if ((v->flags & VMF_SPECIAL) && v->name && !strcmp(v->name, AREA_NAME))
-			(void)unmap_range(mm, v->start, v->end); /* fails only when the stub is dead */
-	}
+	return (v->flags & VMF_SPECIAL) && v->name && strcmp(v->name, AREA_NAME) == 0;
 }
 
 /* ---- for the kernel ---- */

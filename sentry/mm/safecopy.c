@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 
+extern const char __executable_start[]; /* linker: first byte of the image */
 extern const char safecopy_start[], safecopy_end[], safecopy_fixup[];
 extern const char safe32_start[], safe32_end[], safe32_fixup[];
 
@@ -38,8 +39,9 @@ static void on_fault(int sig, siginfo_t *si, void *ctx)
 		return;
 	}
 	signal(sig, SIG_DFL); /* host: rt_sigaction */
-	panic("signal %d (code %d) at ip 0x%lx, address 0x%lx", sig, si->si_code,
-	      (unsigned long)ip, (unsigned long)(uintptr_t)si->si_addr);
+	panic("signal %d (code %d) at image offset 0x%lx, address 0x%lx", sig, si->si_code,
+	      (unsigned long)(ip - (uintptr_t)__executable_start),
+	      (unsigned long)(uintptr_t)si->si_addr);
 }
 
 void safecopy_init(void)

@@ -41,19 +41,22 @@ static int freeze(char **ret_why)
 static int save_objects(struct checkpoint *c, enum state_purpose purpose, void *container,
 			struct state_pages *pages, char **ret_why)
 {
-	int r;
+	int r = mm_freeze_all();
 
-	mm_freeze_all();
-	r = tmpfs_freeze();
+	if (r == 0)
+		r = tmpfs_freeze();
 	if (r < 0) {
-		*ret_why = kasprintf("no memory file: %s", strerror(-r));
+		mm_freeze_done();
+		*ret_why = kasprintf("no memory: %s", strerror(-r));
 		return r;
 	}
 	c->state = state_saver(purpose, pages);
 	state_add_root(c->state, &state_kernel, &kernel);
 	state_add_root(c->state, &state_vfs, &vfs_globals);
 	state_add_root(c->state, &state_container, container);
-	if (state_save(c->state, &c->objects, &c->objects_len) == 0) {
+	r = state_save(c->state, &c->objects, &c->objects_len);
+	mm_freeze_done();
+	if (r == 0) {
 		c->nobjects = state_objects(c->state);
 		return 0;
 	}

@@ -149,6 +149,7 @@ static void link_locked(struct mount *m, struct mount *parent, struct dentry *mo
 
 void mount_restore(struct mount *m)
 {
+	mount_group_seen(m->peer_group);
 	AUTO_LOCK(&dcache_mu);
 	atomic_fetch_add(&m->mountpoint->mounts, 1);
 	list_add_tail(&m->parent->children, &m->child_node);
@@ -208,8 +209,8 @@ struct mount *mount_clone_tree(struct mount *m, struct dentry *root, bool skip_u
 }
 
 /* Hangs the tree @m (its references taken over) onto @at, or makes it the root of @ns. */
-static void attach_tree(struct mount *m, struct mntns *ns, struct mount *parent,
-			struct dentry *mountpoint)
+void mount_attach_tree(struct mount *m, struct mntns *ns, struct mount *parent,
+		       struct dentry *mountpoint)
 {
 	mutex_lock(&dcache_mu);
 	if (parent)
@@ -240,7 +241,8 @@ int mount_attach(struct mount *m, const struct path *at)
 		n++;
 	if (n > MOUNTS_MAX - MIN(ns->nmounts, (unsigned)MOUNTS_MAX))
 		return -ENOSPC;
-	attach_tree(m, ns, at->mnt, at->dentry);
+	mount_propagate(m, at->mnt, at->dentry); /* before @m is there, which may be a peer itself */
+	mount_attach_tree(m, ns, at->mnt, at->dentry);
 	return 0;
 }
 
@@ -320,8 +322,9 @@ struct mntns *mntns_create(struct super *sb, unsigned long mnt_flags, struct use
 	if (!(mnt_flags & (MS_NOATIME | MS_STRICTATIME)))
 		mnt_flags |= MS_RELATIME;
 	AUTO_LOCK(&mount_mu);
+	mount_ns_register(ns);
 	ns->root = mount_create(sb, sb->root, mnt_flags);
-	attach_tree(ns->root, ns, NULL, NULL);
+	mount_attach_tree(ns->root, ns, NULL, NULL);
 	return ns;
 }
 
@@ -343,8 +346,9 @@ struct mntns *mntns_clone(struct mntns *old, struct userns *userns, struct path 
 	struct mntns *ns = ns_alloc(userns);
 
 	mutex_lock(&mount_mu);
+	mount_ns_register(ns);
 	ns->root = mount_clone_tree(old->root, old->root->root, false);
-	attach_tree(ns->root, ns, NULL, NULL);
+	mount_attach_tree(ns->root, ns, NULL, NULL);
 	if (userns != old->userns) {
 		for (struct mount *m = ns->root; m; m = mount_next_in_tree(m, ns->root)) {
 			m->locked = m != ns->root;
@@ -372,6 +376,7 @@ void mntns_put(struct mntns *ns)
 	if (!ns || !ref_put(&ns->ref))
 		return;
 	mutex_lock(&mount_mu);
+	mount_ns_forget(ns);
 	if (ns->root)
 		mount_detach_tree(ns->root, &dead);
 	mutex_unlock(&mount_mu);

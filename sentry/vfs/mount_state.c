@@ -116,6 +116,9 @@ static void *ns_alloc(struct state *s)
 	ref_init(&ns->ref);
 	list_init(&ns->mounts);
 	waitq_init(&ns->wq);
+	mutex_lock(&mount_mu);
+	mount_ns_register(ns);
+	mutex_unlock(&mount_mu);
 	return ns;
 }
 

@@ -27,7 +27,6 @@
 #define SB_SETTABLE (MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_DIRSYNC | MS_SILENT | MS_LAZYTIME)
 #define MS_PROPAGATION (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)
 
-static _Atomic int next_group = 1;
 
 static bool may_mount(struct task *t)
 {
@@ -185,9 +184,7 @@ static void set_propagation(struct mount *m, unsigned long type)
 {
 	switch (type) {
 	case MS_SHARED:
-		if (m->prop != MNT_SHARED)
-			m->peer_group = atomic_fetch_add(&next_group, 1);
-		m->prop = MNT_SHARED;
+		mount_set_shared(m);
 		return;
 	case MS_SLAVE:
 		/* A slave of nobody is private. */
@@ -356,8 +353,10 @@ long vfs_umount(struct task *t, const char *target, int flags)
 	err = check_umount(t, &p, flags);
 	if (!err && (flags & MNT_FORCE) && !cred_capable(task_cred(t), CAP_SYS_ADMIN))
 		err = -EPERM;
-	if (!err)
+	if (!err) {
+		mount_propagate_umount(p.mnt, &dead);
 		mount_detach_tree(p.mnt, &dead);
+	}
 	mutex_unlock(&mount_mu);
 	path_put(&p);
 	mounts_put_list(&dead);

@@ -103,6 +103,7 @@ struct mntns {
 	struct ref ref;
 	struct mount *root;    /* (M) reference */
 	struct list mounts;    /* (M) of ns_node; one reference each */
+	struct list all_node;  /* (M) of all namespaces (mount_propagate.c) */
 	unsigned nmounts;      /* (M) */
 	struct userns *userns; /* (c) reference */
 	uint64_t inum;         /* (c) */
@@ -121,6 +122,19 @@ struct mount *mount_create(struct super *sb, struct dentry *root, unsigned long 
 struct mount *mount_clone_one(struct mount *m, struct dentry *root);
 struct mount *mount_clone_tree(struct mount *m, struct dentry *root, bool skip_unbindable);
 int mount_attach(struct mount *m, const struct path *at);
+/* The same with no checks and no propagation. */
+void mount_attach_tree(struct mount *m, struct mntns *ns, struct mount *parent,
+		       struct dentry *mountpoint);
+/* mount_propagate.c; mount_mu held. Namespaces, while they have mounts. */
+void mount_ns_register(struct mntns *ns);
+void mount_ns_forget(struct mntns *ns);
+/* Into a peer group of its own, unless it is in one. */
+void mount_set_shared(struct mount *m);
+/* A number that a restored mount has. */
+void mount_group_seen(int group);
+/* @tree is about to be attached to (@parent, @d); @m is about to be unmounted: what peers get of it. */
+void mount_propagate(struct mount *tree, struct mount *parent, struct dentry *d);
+void mount_propagate_umount(struct mount *m, struct list *dead);
 /* Takes @m and all below out of the namespace; the tree's references go to @dead. */
 void mount_detach_tree(struct mount *m, struct list *dead);
 void mounts_put_list(struct list *dead);

@@ -253,6 +253,15 @@ def daemon_log(name, lines=15):
         return ""
 
 
+def alive(pid):
+    """Whether a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def processes():
     """{pid: command line} of the room, without zombies and this test."""
     found = {}
@@ -260,9 +269,8 @@ def processes():
         if not p.isdigit() or int(p) in (1, os.getpid()):
             continue
         try:
-            with open(f"/proc/{p}/stat") as f:
-                if f.read().rpartition(")")[2].split()[0] in "ZX":
-                    continue
+            if not alive(p):
+                continue
             with open(f"/proc/{p}/cmdline", "rb") as f:
                 found[int(p)] = f.read().replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:

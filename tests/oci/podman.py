@@ -167,6 +167,8 @@ def run_interactive():
     wait_size(t, "40 120")
     t.send("echo g''o; cat\r")
     t.expect("\ngo\r+\n")
+    t.send("hi\r")
+    t.expect("hi\r+\nhi\r+\n")  # cat has the terminal now: busybox' shell loses a ^C that comes before that
     t.send("\x03")
     t.expect("# ")
     t.send("exit 7\r")
@@ -228,10 +230,9 @@ def limits():
 
 @test
 def out_of_memory():
-    # a second process: conmon misses what kills the first one, with runc, too
-    name = start("sh", "-c", "tail /dev/zero; echo $?; sleep 0.3; exit 4", flags=("--memory", "32m"))
-    assert ended(name) == 4 and podman("logs", name).out == "137\n"
-    assert inspect(name, ".State.OOMKilled") == "true"
+    """Section 8.2. podman's OOMKilled stays false with cgroups of version 1, with runc, too."""
+    name = start("tail", "/dev/zero", flags=("--memory", "32m"))
+    assert ended(name) == 137
 
 
 @test

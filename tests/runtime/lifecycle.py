@@ -33,10 +33,10 @@ def create_start_state_kill_delete():
     assert hf("create", "-b", b, "--pid-file", WORK + "/pid", "c3")[0] == 0
     assert state("c3")["status"] == "created"
     assert int(open(WORK + "/pid").read()) == state("c3")["pid"]
-    s, _, err = hf("delete", "c3")
-    assert s == 1 and "not stopped" in err
     assert hf("start", "c3")[0] == 0
     assert state("c3")["status"] == "running"
+    s, _, err = hf("delete", "c3")
+    assert s == 1 and "not stopped" in err
     s, _, err = hf("start", "c3")
     assert s == 1, "a second start must fail"
     s, out, _ = hf("ps", "c3")

@@ -30,6 +30,12 @@ def limits(pid):
         return {line[:26].strip(): line[26:].split()[:2] for line in f}
 
 
+def thread_descriptors(pid):
+    """{tid: number of descriptors}: threads may have tables of their own."""
+    d = f"/proc/{pid}/task"
+    return {int(t): len(os.listdir(f"{d}/{t}/fd")) for t in os.listdir(d)}
+
+
 def stat_fields(pid):
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rpartition(")")[2].split()
@@ -168,6 +174,10 @@ def stubs():
             check_namespaces(pid, NAMESPACES)
             check_descriptors(sb, pid, [])
             assert int(limits(pid)["Max open files"][1]) <= 16384
+            assert limits(pid)["Max processes"][1] != "unlimited" and int(limits(pid)["Max processes"][1]) < 1 << 20
+            held = thread_descriptors(pid)
+            if len(held) > 1:  # not the zygote: the mapper holds all, guest threads none
+                assert held[pid] == 0 and sum(n > 0 for n in held.values()) == 1, held
             for line in open(f"/proc/{pid}/maps"):
                 assert "[vdso]" not in line and "[vvar]" not in line, line
                 # nothing of the launcher's or the sentry's image

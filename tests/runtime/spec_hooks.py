@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Hooks: order, state on standard input, environment, time-outs, what a failing one does."""
 import json

@@ -54,9 +54,24 @@ static inline void wait_go(void)
 		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 }
 
+/* For who can't see what we print: the number of failures in a file that appears at once. */
+static inline void tell_result(void)
+{
+	FILE *f = fopen(DIR_STATE "/done.new", "w");
+
+	if (f && fprintf(f, "%d\n", failures) > 0 && fclose(f) == 0)
+		(void)!rename(DIR_STATE "/done.new", DIR_STATE "/done");
+	pause(); /* until it was read */
+}
+
 static inline int guest_main(int argc, char **argv, const struct item *items, size_t n)
 {
 	bool native = argc > 1 && strcmp(argv[1], "--native") == 0;
+
+	if (argc > 1 && strcmp(argv[1], "--go") == 0) { /* by `exec` in the restored sandbox */
+		fclose(fopen(DIR_STATE "/go", "w"));
+		return 0;
+	}
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	mkdir(DIR_STATE, 0755);
@@ -77,6 +92,8 @@ static inline int guest_main(int argc, char **argv, const struct item *items, si
 			printf("ok %s\n", item_name);
 	}
 	printf("DONE %d\n", failures);
+	if (!native)
+		tell_result();
 	return failures ? 1 : 0;
 }
 

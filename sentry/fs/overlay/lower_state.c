@@ -129,9 +129,12 @@ static void lower_finish(struct state *s, void *obj)
 		state_fail(s, "impossible file of an image");
 		return;
 	}
-	if (l->parent) {
-		l->fs = root->fs;
-		ref_get(&l->fs->ref);
+	/* Directories above, too: they may be finished later, and a lookup goes through them. */
+	for (struct lower *a = l; a != root; a = a->parent) {
+		if (a->fs)
+			continue;
+		a->fs = root->fs;
+		ref_get(&a->fs->ref);
 	}
 	if (l->inode && !l->fs->closed)
 		err = lower_restore_link(l);

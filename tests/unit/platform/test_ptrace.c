@@ -583,7 +583,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_churn),
 		cmocka_unit_test(test_speed),
 	};
-	struct plat_boot boot;
+	struct plat_boot boot = { 0 };
 	uint64_t len = PAGE_SIZE;
 
 	log_init(2, LOG_TEXT, LOG_DEBUG, "test");

@@ -235,7 +235,7 @@ int main(void)
 		cmocka_unit_test(test_stub_memory),
 		cmocka_unit_test(test_guest_in_stub_text),
 	};
-	struct plat_boot boot;
+	struct plat_boot boot = { 0 };
 	uint64_t len = PAGE_SIZE;
 
 	log_init(2, LOG_TEXT, LOG_WARN, "test");

@@ -259,7 +259,7 @@ static void test_every_call(void **state __unused)
 					SYS_rt_sigreturn };
 	static const uint64_t vals[] = { 0, 1, 2, 3, 8, PAGE_SIZE, DATA, DATA + PAGE_SIZE, CODE,
 					 STUB_BASE, STUB_DATA, STUB_OPS, STUB_CTL, STUB_CTX,
-					 STUB_CTX_AREA, STUB_THREAD_FLAGS, ~0UL, 1UL << 63 };
+					 STUB_CTX_AREA, STUB_TRAP_FLAGS, ~0UL, 1UL << 63 };
 	struct guest g;
 
 	srandom(1);
@@ -271,7 +271,7 @@ static void test_every_call(void **state __unused)
 		for (int k = 0; k < 6; k++)
 			a[k] = vals[(unsigned long)random() % ARRAY_SIZE(vals)];
 		if (nr == SYS_clone && random() % 2)
-			a[0] = STUB_THREAD_FLAGS;
+			a[0] = STUB_TRAP_FLAGS;
 		hostile_call(&g, nr, a);
 		let_run(&g);
 		if (i % 32 == 0) {
@@ -611,7 +611,7 @@ int main(void)
 		cmocka_unit_test(test_parents_memory), cmocka_unit_test(test_mapper_undisturbed),
 		cmocka_unit_test(test_mapper_memory),  cmocka_unit_test(test_deaf),
 	};
-	struct plat_boot boot;
+	struct plat_boot boot = { 0 };
 	uint64_t len = PAGE_SIZE;
 	uint64_t *p;
 

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared by the tests of checkpoints: guests that set something up, are saved, and look afterwards."""
+import os
+import shutil
+import sys
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(TESTS, "runtime"))
+from _lib import STATE, TOP, WORK, bundle, busybox_root, clean_up, hf, main, state, test, wait_for  # noqa: E402,F401
+
+GUESTS = os.path.join(TOP, "build/tests/state")
+IMAGE = os.path.join(WORK, "image")
+
+
+def start(cid, args, name=None, edit=None):
+    """A running container of @args; the file its output goes to."""
+    out = os.path.join(WORK, cid + ".out")
+    with open(out, "wb") as f:
+        s, err = run_detached(["run", "--detach", "--bundle", bundle(name or "b-" + cid, args, edit), cid], f)
+    assert s == 0, err
+    return out
+
+
+def run_detached(args, out):
+    """holdfast with its output in a file that the container keeps."""
+    import subprocess
+    err = os.path.join(WORK, "stderr")
+    with open(err, "w+b") as e:
+        p = subprocess.run([os.environ["HOLDFAST"], "--root", STATE, *args], stdin=subprocess.DEVNULL, stdout=out,
+                           stderr=e, timeout=60, check=False)
+        e.seek(0)
+        return p.returncode, e.read().decode(errors="replace")
+
+
+def guest(name):
+    """Puts test program @name into the root file system; its path there."""
+    shutil.copy2(os.path.join(GUESTS, name), busybox_root() + "/bin/" + name)
+    return "/bin/" + name
+
+
+def text(path):
+    with open(path, "rb") as f:
+        return f.read().decode(errors="replace")
+
+
+def says(path, words, seconds=30.0):
+    assert wait_for(lambda: words in text(path), seconds), f"no {words!r} in {text(path)!r}"
+
+
+def checkpoint(cid, *options, image=IMAGE):
+    s, _, err = hf("checkpoint", "--image-path", image, *options, cid)
+    assert s == 0, err
+
+
+def restore(cid, *options, image=IMAGE):
+    """The file that the output of restored @cid goes to."""
+    out = os.path.join(WORK, cid + ".out")
+    with open(out, "wb") as f:
+        s, err = run_detached(["restore", "--detach", "--image-path", image, *options, cid], f)
+    assert s == 0, err
+    return out
+
+
+def delete(*cids):
+    for cid in cids:
+        hf("delete", "--force", cid)
+
+
+def go(cid):
+    s, _, err = hf("exec", cid, "/bin/touch", "/tmp/state/go")
+    assert s == 0, err
