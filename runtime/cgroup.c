@@ -290,7 +290,10 @@ bool cgroup_frozen(const struct cgroup *g)
 	AUTO_FREE char *state = g->v2 ? cgroup_read(cgroup_dir(g, ""), "cgroup.events") :
 					cgroup_read(cgroup_dir(g, "freezer"), "freezer.state");
 
-	return state && (g->v2 ? strstr(state, "frozen 1") != NULL : !strncmp(state, "FROZEN", 6));
+	/* on its way there counts, too: nobody answers any more */
+	if (g->v2 && cgroup_read_u64(cgroup_dir(g, ""), "cgroup.freeze", 0) == 1)
+		return true;
+	return state && (g->v2 ? strstr(state, "frozen 1") != NULL : strncmp(state, "THAWED", 6) != 0);
 }
 
 /* Calls @fn for @dir and all below it, those below first. */

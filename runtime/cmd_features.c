@@ -67,7 +67,7 @@ static json_t *linux_features(void)
 {
 	return json_pack("{s:o, s:o, s:{s:b,s:b,s:b,s:b,s:b}, s:o, s:{s:b}, s:{s:b}, s:{s:b}, s:{s:{s:b}}, s:{s:b}}",
 			 "namespaces", names(namespace_name), "capabilities", names(spec_cap_name),
-			 "cgroup", "v1", 1, "v2", 1, "systemd", 0, "systemdUser", 0, "rdma", 0, "seccomp",
+			 "cgroup", "v1", 1, "v2", 1, "systemd", 1, "systemdUser", 1, "rdma", 0, "seccomp",
 			 seccomp_features(), "apparmor", "enabled", 0, "selinux", "enabled", 0, "intelRdt",
 			 "enabled", 0, "mountExtensions", "idmap", "enabled", 0, "netDevices", "enabled", 0);
 }

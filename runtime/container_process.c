@@ -163,7 +163,7 @@ static int check_cwd(struct container *c, const struct spec_process *p, bool ini
 	if (r == -ENOENT && init)
 		r = vfs_mkdir_p(&c->root, p->cwd, 0755, &at);
 	if (r)
-		*ret_why = kasprintf("chdir to cwd (\"%s\"): %s", p->cwd, errno_text(-r));
+		*ret_why = kasprintf("chdir to cwd (\"%s\") set in config.json failed: %s", p->cwd, errno_text(-r));
 	path_put(&at);
 	return r;
 }

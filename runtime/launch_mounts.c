@@ -74,9 +74,11 @@ void launch_make_mountpoints(const struct launch *l, const char *rootfs)
 		return;
 	for (unsigned i = 0; i < s->nmounts; i++) {
 		const struct spec_mount *m = &s->mounts[i];
+		AUTO_FREE char *src = m->source && m->source[0] != '/' ?
+					      kasprintf("%s/%s", l->bundle, m->source) :
+					      kstrdup(m->source ? m->source : "");
 		struct stat st;
-		bool file = mount_is_bind(m) && m->source && !stat(m->source, &st) &&
-			    !S_ISDIR(st.st_mode);
+		bool file = mount_is_bind(m) && !stat(src, &st) && !S_ISDIR(st.st_mode);
 
 		if (!covered(s, i))
 			make_missing(root, m->destination, file);

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests and counts them. usage: run.py quick|all|SUITE... [-k WORD]
 
-Suites: lint unit fuzz native syscalls trap asan escape runtime programs. A test program prints TAP; anything else
+Suites: lint unit fuzz native syscalls trap rootfs asan escape runtime programs oci. A test program prints TAP; anything else
 counts by its exit status. The last line is `N passed, N failed, N skipped`.
 """
+import json
 import os
 import re
 import shutil
@@ -143,6 +144,37 @@ def suite_syscalls():
     sandboxed("syscalls/ptrace", BIN, "ptrace", "syscalls")
 
 
+# of tests/syscalls: files, mappings of them, and names
+FILE_TESTS = ("dir_read", "dnotify_basic", "exec_edges", "file_open", "inotify_events", "lock_files", "mm_map", "mount_tree",
+              "path_names", "splice_basic", "tmpfs_files", "unix_basic", "xattr_calls")
+
+
+def bundle_for(tmp, program):
+    """A bundle in which /tmp is on the root file system."""
+    subprocess.run([BIN, "spec", "--bundle", tmp], check=True)
+    with open(tmp + "/config.json") as f:
+        conf = json.load(f)
+    conf["root"] = {"path": "root", "readonly": False}
+    conf["process"].update(terminal=False, args=[program], cwd="/tmp", noNewPrivileges=False)
+    for k in ("capabilities", "rlimits"):
+        del conf["process"][k]
+    with open(tmp + "/config.json", "w") as f:
+        json.dump(conf, f)
+
+
+def suite_rootfs():
+    """Files on the root file system: written through to the host, and in the sandbox's writable layer."""
+    for mode in ("none", "memory"):
+        with tempfile.TemporaryDirectory() as tmp:
+            test_root(tmp)
+            for p in FILE_TESTS:
+                if wanted(p) and os.path.exists(os.path.join(GUESTS, "syscalls", p)):
+                    bundle_for(tmp, f"/syscalls/{p}")
+                    s, out = run([BIN, "--root", tmp + "/state", "run", "--overlay", mode, "--bundle", tmp, "t"], 300)
+                    tap(f"rootfs/{mode}", p, s, out)
+                    os.unlink(tmp + "/config.json")
+
+
 def suite_asan():
     sandboxed("asan/auto", ASAN_BIN, "auto", "syscalls", 600)
 
@@ -168,7 +200,9 @@ def scripts(suite, folder, timeout):
         if TAP.search(out) or re.search(r"^1\.\.", out, re.M):
             tap(suite, f, s, out)
         else:
-            count(suite, f, "passed" if s == 0 else "skipped" if s == 77 else "failed", out)
+            result = "passed" if s == 0 else "skipped" if s == 77 else "failed"
+            why = (out.strip().splitlines() or [""])[-1].lstrip("# ")
+            count(suite, f"{f}: {why}" if result == "skipped" else f, result, out)
 
 
 def suite_runtime():
@@ -179,9 +213,14 @@ def suite_programs():
     scripts("programs", "programs", 900)
 
 
+def suite_oci():
+    """Real clients (Debian's containerd, podman, dockerd) that have holdfast as their runtime."""
+    scripts("oci", "oci", 300)
+
+
 SUITES = {n[6:]: f for n, f in globals().items() if n.startswith("suite_")}
-SETS = {"quick": ["lint", "unit", "fuzz", "trap", "runtime"],
-        "all": ["lint", "unit", "fuzz", "native", "syscalls", "trap", "asan", "escape", "runtime", "programs"]}
+SETS = {"quick": ["lint", "unit", "fuzz", "trap", "rootfs", "runtime"],
+        "all": ["lint", "unit", "fuzz", "native", "syscalls", "trap", "rootfs", "asan", "escape", "runtime", "programs", "oci"]}
 
 
 def main(argv):

@@ -39,7 +39,7 @@ check: all guest-tests ## quick tests (under 3 minutes)
 	$(Q)$(MAKE) --no-print-directory VARIANT=asan unit-tests
 	$(Q)$(RUN) quick
 
-test: deps ## every test, from a clean clone
+test: deps clients ## every test, from a clean clone
 	$(Q)$(MAKE) --no-print-directory all guest-tests
 	$(Q)$(MAKE) --no-print-directory VARIANT=asan all unit-tests
 	$(Q)$(RUN) all

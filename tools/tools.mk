@@ -4,10 +4,16 @@
 DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev libcapstone-dev libcmocka-dev uthash-dev \
 	libbsd-dev libxxhash-dev libzstd-dev mmdebstrap busybox-static
 
+# What tests/oci drives holdfast with.
+CLIENTS := containerd runc podman conmon docker.io catatonit uidmap iptables iproute2
+
 C_FILES = $(shell git ls-files '*.c' '*.h')
 
 deps: ## install build and test dependencies with apt
 	$(Q)tools/deps.sh $(DEPS)
+
+clients: deps ## install the OCI clients of the tests with apt
+	$(Q)tools/deps.sh $(CLIENTS)
 
 quickstart: deps ## build, make a Debian root file system, open a shell in a sandbox
 	$(Q)$(MAKE) --no-print-directory all
@@ -28,4 +34,4 @@ docs: ## write docs/syscalls.md from the table
 install: all ## install into $(PREFIX)
 	install -D -m 0755 $(O)/holdfast $(DESTDIR)$(PREFIX)/bin/holdfast
 
-.PHONY: deps quickstart rootfs lint format docs install
+.PHONY: deps clients quickstart rootfs lint format docs install

@@ -55,16 +55,18 @@
 /* The shim (shim.S): its entry, and the borders that tell the sentry how far a thread has come. */
 #define RT_SHIM          0x800
 #define RT_SHIM_SAVED    0x830
-#define RT_SHIM_PASSED   0x8f8
-#define RT_SHIM_ANSWERED 0x968
-#define RT_SHIM_HIT      0x9d8
-#define RT_SHIM_OVER     0x9f0
-#define RT_SHIM_END      0xa08
+#define RT_SHIM_FLAGS    0x8d0
+#define RT_SHIM_PASSED   0x910
+#define RT_SHIM_ANSWERED 0x980
+#define RT_SHIM_HIT      0x9f0
+#define RT_SHIM_OVER     0xa08
+#define RT_SHIM_END      0xa20
 
 /* The shared page (struct trap_page). */
 #define TC_TURN         0x00
 #define TC_SENTRY_WAITS 0x04
 #define TC_STUB_WAITS   0x08
+#define TC_KIND         0x0c
 #define TC_CMD          0x40
 #define TC_SPIN         0x44
 #define TC_SET_BASES    0x48
@@ -73,7 +75,6 @@
 #define TC_GS_BASE      0x88
 #define TC_FRAME        0x90
 #define TC_RES          0x98
-#define TC_KIND         0xa8
 /* Answers of the sentry to the shim, beside the turn. TC_A_FLAGS is popped from here. */
 #define TC_A_FLAGS 0x10
 #define TC_A_RAX   0x18

@@ -49,9 +49,14 @@
 	mov	%r13, %gs:TC_R13
 	mov	%r14, %gs:TC_R14
 	mov	%r15, %gs:TC_R15
+
+/* The flags are in the page, too. */
+	.org	RT_SHIM_FLAGS, 0x90
 	rdfsbase %rcx
+	cmp	%rcx, %gs:TC_FS_BASE		/* not written, not fetched by the other side */
+	je	4f
 	mov	%rcx, %gs:TC_FS_BASE
-	movl	$KIND_SHIM, %gs:TC_KIND
+4:	movl	$KIND_SHIM, %gs:TC_KIND
 	mov	$TURN_SENTRY, %ecx
 	.org	RT_SHIM_PASSED - 8, 0x90	/* so that the border is right behind it */
 	xchg	%ecx, %gs:TC_TURN

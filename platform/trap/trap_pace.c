@@ -87,7 +87,8 @@ void pace_enter(struct plat_ctx *ctx, uint64_t now)
 	else if (room)
 		spin = pacing.budget;
 	ctx->spin = spin;
-	WRITE_ONCE(ctx->page->spin, spin);
+	if (READ_ONCE(ctx->page->spin) != spin)
+		WRITE_ONCE(ctx->page->spin, spin);
 }
 
 /* After WINDOW calls in a row. */

@@ -48,7 +48,8 @@ static void pass_turn(struct plat_ctx *ctx, uint32_t cmd)
 {
 	struct trap_page *p = ctx->page;
 
-	WRITE_ONCE(p->cmd, cmd);
+	if (READ_ONCE(p->cmd) != cmd) /* a line that isn't written isn't fetched */
+		WRITE_ONCE(p->cmd, cmd);
 	(void)atomic_exchange(&p->turn, TURN_STUB);
 	if (atomic_load(&p->stub_waits))
 		(void)futex(&p->turn, FUTEX_WAKE, 1, NULL);

@@ -77,6 +77,24 @@ static bool unmovable(const cs_insn *in)
 	}
 }
 
+/* By the opcode alone, since loops are in no group of the decoder's: a jump relative to itself. */
+static bool is_relative(const cs_insn *in)
+{
+	static const uint8_t prefixes[] = { 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65,
+					    0x66, 0x67, 0xf0, 0xf2, 0xf3 };
+	const uint8_t *b = in->bytes;
+	unsigned i = 0;
+
+	while (i + 2 < in->size && memchr(prefixes, b[i], sizeof(prefixes)))
+		i++;
+	if ((b[i] & 0xf0) == 0x40 && i + 1 < in->size)
+		i++;
+	if (b[i] == 0x0f)
+		return i + 1 < in->size && (b[i + 1] & 0xf0) == 0x80;
+	return (b[i] & 0xf0) == 0x70 || (b[i] & 0xfc) == 0xe0 || b[i] == 0xe8 || b[i] == 0xe9 ||
+	       b[i] == 0xeb || in_group(in, X86_GRP_BRANCH_RELATIVE);
+}
+
 /* False: can't be relocated. @ret_ends: nothing falls through. */
 static bool plan_insn(const cs_insn *in, struct patch_insn *pi, bool *ret_ends)
 {
@@ -98,6 +116,8 @@ static bool plan_insn(const cs_insn *in, struct patch_insn *pi, bool *ret_ends)
 		    x->operands[0].type == X86_OP_IMM)
 			return false;
 		*ret_ends = true;
+	} else if (is_relative(in)) {
+		return false;
 	} else if (in_group(in, X86_GRP_RET)) {
 		if (in->id != X86_INS_RET)
 			return false;

@@ -36,7 +36,7 @@ struct shim_regs {
 struct trap_page {
 	_Atomic uint32_t turn; /* TURN_*; a futex of both sides */
 	_Atomic uint32_t sentry_waits, stub_waits;
-	uint32_t pad0;
+	uint32_t kind; /* written by the stub: KIND_* */
 	struct { /* written by us: the answer to the shim */
 		uint64_t flags, rax, rcx, r11, rip;
 		uint32_t cmd, pad;
@@ -45,11 +45,9 @@ struct trap_page {
 	uint32_t cmd, spin, set_bases, pad1;
 	uint64_t arg, pad2[5];
 	/* written by the stub (the bases by both) */
-	uint64_t fs_base, gs_base, frame, res, pad3;
-	uint32_t kind, pad4;
-	uint64_t pad5[10];
+	uint64_t fs_base, gs_base, frame, res, pad3[12];
 	struct shim_regs in;
-	uint64_t pad6[(TC_KEYS - TC_SCRATCH) / 8];
+	uint64_t pad4[(TC_KEYS - TC_SCRATCH) / 8];
 	/* written by us: what the shim answers itself */
 	uint32_t keys[TC_ANSWERS], values[TC_ANSWERS];
 };

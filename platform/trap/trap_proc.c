@@ -103,6 +103,15 @@ static void mark_gone_locked(struct plat_as *as)
 	cond_broadcast(&procs.buried);
 }
 
+/* Stubs are killed; one that ends in another way has met something that it can't go on with. */
+static void tell_why(const siginfo_t *si)
+{
+	if (si->si_code == CLD_EXITED && si->si_status)
+		log_error("stub %d: a mapping call failed: %s", si->si_pid, strerror(si->si_status));
+	else if (si->si_code != CLD_EXITED && si->si_status != SIGKILL)
+		log_warn("stub %d: killed by signal %d", si->si_pid, si->si_status);
+}
+
 static void child_died(int pid)
 {
 	struct plat_as *as;
@@ -132,6 +141,7 @@ static void *reaper(void *arg __unused)
 			log_error("no children: the zygote is gone");
 			return NULL;
 		}
+		tell_why(&si);
 		child_died(si.si_pid);
 	}
 }

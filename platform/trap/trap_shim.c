@@ -152,6 +152,8 @@ static enum plat_event in_shim_text(struct plat_ctx *ctx, uint64_t at, struct re
 	} else if (at < RT_SHIM_PASSED || (at >= RT_SHIM_HIT && at < RT_SHIM_OVER)) {
 		after = READ_ONCE(p->in.after);
 		r->rsp = READ_ONCE(p->in.rsp);
+		if (at >= RT_SHIM_FLAGS && at < RT_SHIM_PASSED)
+			r->eflags = READ_ONCE(p->in.flags);
 	} else if (at < RT_SHIM_HIT) {
 		if (!ctx->shim_sent)
 			return ev; /* not one that came here by a call */

@@ -349,15 +349,29 @@ static bool overlaps(uint64_t a, uint64_t alen, uint64_t start, uint64_t end)
 	return a < end && start < a + alen;
 }
 
+static bool area_overlaps_locked(const struct trap_sites *ss, uint64_t start, uint64_t end)
+{
+	for (unsigned i = 0; i < ss->nareas; i++) {
+		if (ss->areas[i]->start &&
+		    overlaps(ss->areas[i]->start, PATCH_AREA_SIZE, start, end))
+			return true;
+	}
+	return false;
+}
+
 static bool sites_next(struct plat_as *as, uint64_t start, uint64_t end, struct plat_patch *ret)
 {
 	struct trap_sites *ss = as->sites;
-	bool found = false;
+	bool found = false, areas;
+	unsigned i;
 
 	if (!sites_any(as))
 		return false;
 	mutex_lock(&ss->mu);
-	for (unsigned i = 0; i < ss->naddr && !found; i++) {
+	/* Unless it is about trampolines, only sites of that text are of interest. */
+	areas = area_overlaps_locked(ss, start, end);
+	i = areas ? 0 : upper(ss->by_addr, ss->naddr, start > 8 ? start - 8 : 0, false);
+	for (; i < ss->naddr && !found && (areas || ss->by_addr[i]->plan.addr < end); i++) {
 		const struct trap_site *s = ss->by_addr[i];
 
 		if (!atomic_load(&s->live))
@@ -396,6 +410,8 @@ static void sites_drop_areas(struct plat_as *as, uint64_t start, uint64_t end)
 {
 	struct trap_sites *ss = as->sites;
 
+	if (!sites_any(as))
+		return;
 	mutex_lock(&ss->mu);
 	for (unsigned i = 0; i < ss->nareas; i++) {
 		if (ss->areas[i]->start &&

@@ -11,7 +11,12 @@
 struct state;
 struct waitq;
 
+/* Once, by kernel_init(). */
+void generation_init(void);
 uint64_t generation_get(void);
+/* Of who polls the number. Woken by generation_announce(), when a loaded sandbox is about to run. */
+struct waitq *generation_waitq(void);
+void generation_announce(void);
 /* As part of the kernel's record; a load counts one on. */
 void generation_fields(struct state *s);
 

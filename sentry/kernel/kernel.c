@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "sentry/kernel/freeze.h"
+#include "sentry/kernel/generation.h"
 #include "sentry/kernel/kmem.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/task.h"
@@ -47,6 +48,7 @@ void kernel_init(const struct kernel_limits *limits)
 {
 	mutex_init(&kernel.tasks_mu, RANK_TASKS);
 	freeze_init();
+	generation_init();
 	list_init(&kernel.all_tasks);
 	cond_init(&kernel.tasks_cond);
 	kernel.limits = *limits;

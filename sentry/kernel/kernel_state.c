@@ -151,6 +151,7 @@ int kernel_resume_loaded(void)
 	for (unsigned i = 0; i < n; i++)
 		if (v[i]->tg->leader == v[i] && !v[i]->tg->zombie)
 			resume_timers(v[i]->tg);
+	generation_announce();
 	for (unsigned i = 0; i < n; i++) {
 		if (r == 0 && atomic_load(&v[i]->state) == TASK_RUNNING)
 			r = task_start_thread(v[i]);

@@ -130,23 +130,36 @@ static int clean_page(struct mm *mm, uint64_t addr, struct clean_page *ret)
 	return is_files_page(v, addr, buf) ? 0 : keep_page(ret, buf);
 }
 
-/* All patched pages, in order. */
-static int clean_text(struct mm *mm)
+/* The patched pages of @v, in order; appended at *tail. */
+static int clean_vma(struct mm *mm, struct vma *v, struct clean_page ***tail)
 {
-	struct clean_page **tail = &mm->clean;
 	struct plat_patch site;
-	uint64_t at = 0;
+	uint64_t at = v->start;
 	int r = 0;
 
-	while (plat->patch && mm->as && r == 0 &&
-	       plat->patch->next(mm->as, at, GUEST_TASK_SIZE, &site)) {
+	/* Within one vma, as trampolines, which `next` finds as well, are in others. */
+	while (r == 0 && at < v->end && plat->patch->next(mm->as, at, v->end, &site)) {
 		struct clean_page *c = kzalloc(sizeof(*c));
 
-		*tail = c;
-		tail = &c->next;
+		**tail = c;
+		*tail = &c->next;
 		r = clean_page(mm, page_down(site.addr), c);
 		at = page_down(site.addr) + PAGE_SIZE;
 	}
+	return r;
+}
+
+static int clean_text(struct mm *mm)
+{
+	struct clean_page **tail = &mm->clean;
+	struct vma *v;
+	int r = 0;
+
+	if (!plat->patch || !mm->as)
+		return 0;
+	for_each_vma(v, mm)
+		if (r == 0 && (v->prot & PROT_EXEC) && !(v->flags & VMF_SPECIAL))
+			r = clean_vma(mm, v, &tail);
 	return r;
 }
 

@@ -323,7 +323,8 @@ int stub_map_range(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 	for (p = pma_find_ge(mm, start); p && p->start < end; p = pma_next(p)) {
 		uint64_t a = MAX(p->start, start), b = MIN(p->end, end);
 		bool writable = p->mf == mm->own ||
-				((v->flags & VMF_SHARED) && (v->flags & VMF_MAYWRITE));
+				((v->flags & VMF_SHARED) && (v->flags & VMF_MAYWRITE) &&
+				 mfile_rwfd(p->mf) >= 0); /* a host file is open twice: for reading alone, too */
 
 		r = plat->as_map(mm->as, gaddr(a), b - a, pma_prot(v, p), p->mf,
 				 p->off + (a - p->start), writable);

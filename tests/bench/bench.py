@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make bench: the same work natively, under runc and in holdfast, in turn, as ratios to native.
 
-usage: bench.py [--rounds N] [--only WORD] [--micro] [--whole]
+usage: bench.py [--rounds N] [--only WORD] [--micro] [--whole] [--platforms]
 Times are medians of interleaved rounds; on a shared machine read the ratios, not the times.
 """
 import argparse
@@ -80,6 +80,12 @@ class Kinds:
     def holdfast(self, cmd):
         return [HOLDFAST, "--root", self.work + "/state", "do", "--rootfs", self.rootfs, "--cwd", "/", "/bin/sh", "-c", cmd]
 
+    def trap(self, cmd):
+        return self.holdfast(cmd)[:1] + ["--platform=trap"] + self.holdfast(cmd)[1:]
+
+    def ptrace(self, cmd):
+        return self.holdfast(cmd)[:1] + ["--platform=ptrace"] + self.holdfast(cmd)[1:]
+
 
 def timed(argv):
     start = time.monotonic()
@@ -141,10 +147,13 @@ def main():
     ap.add_argument("--only", default="")
     ap.add_argument("--micro", action="store_true")
     ap.add_argument("--whole", action="store_true")
+    ap.add_argument("--platforms", action="store_true", help="native and each platform, nothing else")
     a = ap.parse_args()
     rootfs = subprocess.run([TOP + "/tools/mkrootfs.sh", "test"], check=True, capture_output=True).stdout.decode().strip()
     names = ["native"] + [n for n in ("runc", "bwrap") if shutil.which(n)]
     names.append("holdfast")
+    if a.platforms:
+        names = ["native", "ptrace", "trap"]
     with tempfile.TemporaryDirectory() as work:
         micro = work + "/micro"
         subprocess.run(["gcc", "-O2", "-static", "-pthread", "-o", micro, TOP + "/tests/bench/micro.c"], check=True)

@@ -38,6 +38,12 @@ static void getpid_row(void)
 	syscall(SYS_getpid);
 }
 
+/* A call with no work that nobody but the kernel can answer. */
+static void getppid_row(void)
+{
+	syscall(SYS_getppid);
+}
+
 static void umask_row(void)
 {
 	syscall(SYS_umask, 022);
@@ -242,6 +248,7 @@ static const struct {
 	void (*setup)(void);
 } rows[] = {
 	{ "getpid", getpid_row, 2000, NULL },
+	{ "getppid", getppid_row, 2000, NULL },
 	{ "umask", umask_row, 2000, NULL },
 	{ "clock_gettime", clock_row, 10000, NULL },
 	{ "read_zero", read_zero, 1000, NULL },

@@ -40,12 +40,12 @@ def config_is_not_json():
 @test
 def config_is_missing():
     os.makedirs(WORK + "/empty", exist_ok=True)
-    refused("run", "-b", WORK + "/empty", "x", words=["config.json", "No such file"])
+    refused("run", "-b", WORK + "/empty", "x", words=["config.json", "no such file"])
 
 
 @test
 def bundle_is_missing():
-    refused("run", "-b", WORK + "/nowhere", "x", words=["nowhere", "No such file"])
+    refused("run", "-b", WORK + "/nowhere", "x", words=["nowhere", "no such file"])
 
 
 @test
@@ -71,14 +71,14 @@ def fields_are_missing_or_of_the_wrong_type():
 @test
 def rootfs_is_missing():
     refused("run", "-b", bundle("bad", edit=lambda c: c.update(root={"path": "/no/such/dir"})), "x",
-            words=["/no/such/dir", "No such file"])
+            words=["/no/such/dir", "no such file"])
 
 
 @test
 def bind_source_is_missing():
     refused("run", "-b", bundle("bad", edit=lambda c: c["mounts"].append(
         {"destination": "/x", "type": "bind", "source": "/no/such", "options": ["bind"]})), "x",
-        words=["/no/such", "No such file"])
+        words=["/no/such", "no such file"])
 
 
 @test

@@ -162,6 +162,22 @@ TEST(jumps_into_a_site_do_what_they_did)
 	}
 }
 
+SITE(s_load, ARGS, "mov (%rdx), %rax\n ret")
+
+TEST(faults_behind_a_call)
+{
+	static const long word = 4711;
+	struct outcome cold = probe(s_load_at, 0), hot;
+
+	CHECK(cold.sig == SIGSEGV && cold.rip == 2);
+	for (int i = 0; i < HOT; i++)
+		CHECK(s_load(SYS_getppid, 0, 0, (long)&word) == 4711);
+	for (int i = 0; i < 5; i++) {
+		hot = probe(s_load_at, 0);
+		CHECK(memcmp(&hot, &cold, sizeof(hot)) == 0);
+	}
+}
+
 /* ---- registers ---- */
 
 struct regs {

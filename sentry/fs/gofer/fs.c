@@ -67,6 +67,8 @@ int gf_getattr(struct inode *inode)
 
 	if (since && clock_monotonic_ns() - since < GF_ATTR_WINDOW_NS)
 		return 0;
+	if (gi->orphan && !S_ISREG(inode->mode))
+		return 0;
 	mutex_lock(&gi->io_mu);
 	mf = gi->rw ? gi->rw : gi->ro;
 	if (mf)

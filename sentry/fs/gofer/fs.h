@@ -36,7 +36,7 @@ struct gf_inode {
 	struct inode i;
 	struct gf_id id;             /* (c) */
 	bool hashed;                 /* (I) */
-	bool orphan;                 /* (c) deleted, and restored as a memory file: ro and rw are all of it */
+	bool orphan;                 /* (c) deleted, and restored (gofer_state.c): the gofer knows nothing of it */
 	struct gf_loading *loading;  /* while a saved one is read (gofer_state.c) */
 	UT_hash_handle hh;
 	_Atomic uint64_t node;       /* replaced by that of the newest walk */
@@ -84,6 +84,9 @@ int gf_open(struct inode *inode, struct file *f);
 struct mfile *gf_mfile(struct gf_inode *gi, bool write);
 /* A descriptor that came with the creation: kept for the open that follows. */
 void gf_keep_fd(struct gf_inode *gi, int fd);
+/* The last name of an open regular file may be about to go, after which nobody can open it again: opens what
+ * later mappings will need. */
+void gf_before_unlink(struct inode *inode);
 /* One more open file or mapping. */
 void gf_users_get(struct gf_inode *gi);
 int gf_truncate(struct inode *inode, uint64_t size);

@@ -26,7 +26,7 @@ static void stale_attr(struct inode *i)
 static struct inode *gf_lookup(struct inode *dir, const char *name)
 {
 	struct gofer_walked w;
-	int err = gofer_walk1(gf_client(dir), node_of(dir), name, &w);
+	int err = GF(dir)->orphan ? -ENOENT : gofer_walk1(gf_client(dir), node_of(dir), name, &w);
 
 	if (err == -ENOENT)
 		return NULL;
@@ -148,6 +148,7 @@ static int remove_name(struct inode *dir, const char *name, struct inode *inode,
 
 static int gf_unlink(struct inode *dir, const char *name, struct inode *inode)
 {
+	gf_before_unlink(inode);
 	return remove_name(dir, name, inode, false);
 }
 
@@ -159,9 +160,12 @@ static int gf_rmdir(struct inode *dir, const char *name, struct inode *inode)
 static int gf_rename(struct inode *olddir, const char *oldname, struct inode *inode,
 		     struct inode *newdir, const char *newname, struct inode *victim, unsigned flags)
 {
-	int err = gofer_rename(gf_client(olddir), node_of(olddir), oldname, node_of(newdir), newname,
-			       flags, node_of(inode), victim ? node_of(victim) : 0);
+	int err;
 
+	if (victim)
+		gf_before_unlink(victim);
+	err = gofer_rename(gf_client(olddir), node_of(olddir), oldname, node_of(newdir), newname, flags,
+			   node_of(inode), victim ? node_of(victim) : 0);
 	if (err)
 		return err;
 	stale_attr(olddir);
@@ -194,6 +198,8 @@ static int gf_setattr(struct inode *inode, const struct iattr *attr)
 		err = gf_truncate(inode, attr->size);
 	if (err)
 		return err;
+	if (GF(inode)->orphan)
+		return generic_setattr(inode, attr);
 	stale_attr(inode);
 	s.valid = (attr->valid & ATTR_MODE ? GOFER_SET_MODE : 0) |
 		  (attr->valid & ATTR_UID ? GOFER_SET_UID : 0) |
@@ -309,11 +315,10 @@ static int listing_read(struct file *f)
 {
 	struct gf_listing *l = kzalloc(sizeof(*l));
 	uint64_t cookie = 0;
-	int err;
+	int err = !GF(f->inode)->orphan;
 
-	do {
+	while (err > 0)
 		err = gofer_readdir(gf_client(f->inode), node_of(f->inode), &cookie, listing_add, l);
-	} while (err > 0);
 	if (err) {
 		listing_free(l);
 		return err;

@@ -58,6 +58,22 @@ void gf_keep_fd(struct gf_inode *gi, int fd)
 	mfile_put(old);
 }
 
+void gf_before_unlink(struct inode *inode)
+{
+	struct gf_inode *gi = GF(inode);
+	struct mfile *ro;
+	bool need;
+
+	if (!S_ISREG(inode->mode))
+		return;
+	mutex_lock(&gi->io_mu);
+	need = gi->users && !gi->ro;
+	mutex_unlock(&gi->io_mu);
+	ro = need ? gf_mfile(gi, false) : NULL;
+	if (ro && !is_err(ro))
+		mfile_put(ro); /* the inode has it now */
+}
+
 void gf_users_get(struct gf_inode *gi)
 {
 	AUTO_LOCK(&gi->io_mu);
@@ -121,6 +137,9 @@ static ssize_t gf_read(struct task *t, struct file *f, struct iter *it, int64_t 
 	ssize_t n = host_read_iter(file_fd(f), it, it->left, (uint64_t)*pos);
 	if (n > 0)
 		*pos += n;
+	/* As relatime has it, this read may have changed what was asked for a moment ago. */
+	if (f->inode->atime_ns <= f->inode->mtime_ns || f->inode->atime_ns <= f->inode->ctime_ns)
+		atomic_store(&GF(f->inode)->attr_ns, 0);
 	return n;
 }
 

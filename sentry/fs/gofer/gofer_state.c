@@ -7,9 +7,10 @@
  * Replaced means: another inode number or birth time, and also another size or time of the last change; so a
  * copy of the tree on another disk will do.
  *
- * Deleted files that are still open are the exception: nobody can find them by name. Their bytes go into the
- * image, up to ORPHAN_MAX, and come back as a memory file that only its open descriptors know. Larger ones, and
- * anything but regular files, can't be saved.
+ * What is deleted and still in use is the exception: nobody can find it by name, so nobody outside misses it
+ * either. The bytes of a regular file go into the image, up to ORPHAN_MAX, and come back as a memory file that
+ * only its open descriptors know; a directory comes back as an empty one. What has a name that isn't known here
+ * (the host renamed it) can't be saved: a copy would go its own way.
  */
 #include <string.h>
 #include <sys/mount.h>
@@ -163,21 +164,24 @@ static char *checked_path(struct inode *inode)
 
 static void save_orphan(struct state *s, struct gf_inode *gi)
 {
-	struct mfile *mf = gi->rw ? gi->rw : gi->ro;
-	size_t size, done = 0;
+	struct mfile *mf = NULL;
+	size_t size = 0, done = 0;
 	void *buf;
 
-	if (!S_ISREG(gi->i.mode) || !mf) {
-		state_fail(s, "inode %llu of a bind mount is in use, but has been removed or replaced on the host",
+	atomic_store(&gi->attr_ns, 0);
+	if (gf_getattr(&gi->i) || gi->i.nlink) {
+		state_fail(s, "inode %llu of a bind mount is in use, and the host has renamed or replaced it",
 			   (unsigned long long)gi->i.ino);
 		return;
 	}
-	atomic_store(&gi->attr_ns, 0);
-	(void)gf_getattr(&gi->i); /* else the size that was known */
-	size = (size_t)atomic_load(&gi->i.size);
-	if (size > ORPHAN_MAX) {
-		state_fail(s, "a deleted file of a bind mount is open and has %zu MiB: more than %zu can't be saved",
-			   size >> 20, ORPHAN_MAX >> 20);
+	if (S_ISREG(gi->i.mode)) {
+		mf = gi->rw ? gi->rw : gi->ro;
+		mf = mf ? mfile_get(mf) : gf_mfile(gi, false);
+		size = (size_t)atomic_load(&gi->i.size);
+	}
+	if (is_err(mf) || size > ORPHAN_MAX) {
+		state_fail(s, "a deleted file of a bind mount is in use and has %zu MiB: only what is open "
+			      "and up to %zu MiB can be saved", size >> 20, ORPHAN_MAX >> 20);
 		return;
 	}
 	buf = kzalloc(size ? size : 1);
@@ -189,6 +193,7 @@ static void save_orphan(struct state *s, struct gf_inode *gi)
 			break;
 		done += (size_t)n;
 	}
+	mfile_put(mf);
 	state_blob(s, &buf, &size, ORPHAN_MAX);
 	free(buf);
 }
@@ -277,10 +282,8 @@ static void finish_orphan(struct state *s, struct gf_inode *gi, const struct gf_
 
 	gi->orphan = true;
 	gi->i.nlink = 0;
-	if (!S_ISREG(gi->i.mode)) {
-		state_fail(s, "deleted file of another kind");
+	if (!S_ISREG(gi->i.mode))
 		return;
-	}
 	err = make_orphan(gi, gl->buf, gl->size);
 	if (err)
 		state_fail(s, "a deleted file of a bind mount can't be made again: %s", strerror(-err));

@@ -300,6 +300,7 @@ static const struct pfs_node root_nodes[] = {
 	PROC_TEXT("dma", ""),
 	PROC_TEXT("execdomains", "0-0\tLinux           \t[kernel]\n"),
 	PROC_FILE("filesystems", show_filesystems),
+	PROC_DIR("holdfast", proc_holdfast_nodes),
 	PROC_FILE("interrupts", proc_show_interrupts),
 	PROC_TEXT("iomem", ""),
 	PROC_TEXT("ioports", ""),

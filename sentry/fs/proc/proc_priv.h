@@ -116,6 +116,7 @@ int proc_root_follow(struct pfs_inode *pi, struct task *t, struct path *ret);
 extern const struct pfs_node proc_ns_nodes[];
 extern const struct file_ops proc_mountinfo_fops;
 int proc_mounts_open(struct pfs_inode *pi, struct file *f);
+extern const struct pfs_node proc_holdfast_nodes[]; /* proc_holdfast.c */
 int proc_show_mountinfo(struct pfs_inode *pi, struct seqbuf *out);
 int proc_show_mounts(struct pfs_inode *pi, struct seqbuf *out);
 int proc_show_mountstats(struct pfs_inode *pi, struct seqbuf *out);

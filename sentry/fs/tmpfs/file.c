@@ -192,17 +192,30 @@ static ssize_t write_piece(struct tm_file *f, struct iter *it, uint64_t pos, uin
 	return r;
 }
 
+/* Is the page at @pos about to move by being written to? */
+static bool frozen_at_locked(struct tm_file *f, uint64_t pos)
+{
+	uint64_t hole;
+	struct tm_extent *e = tm_extent_find_locked(f, pos >> PAGE_SHIFT, &hole);
+
+	return e && tm_frozen_locked(f, e);
+}
+
 /* New pages beyond the old end: what a mapping left behind there must not show. */
 static int extend_locked(struct inode *inode, uint64_t old_size, uint64_t new_size)
 {
 	struct tm_file *f = TM(inode)->file;
+	bool moves = false;
 	int err = 0;
 
 	if (new_size > old_size && (old_size & (PAGE_SIZE - 1))) {
 		mutex_lock(&f->mu);
+		moves = frozen_at_locked(f, old_size);
 		err = tm_zero_locked(f, old_size, MIN(new_size, page_up(old_size)) - old_size);
 		mutex_unlock(&f->mu);
 	}
+	if (moves)
+		tm_moved(f, page_down(old_size), PAGE_SIZE);
 	return err;
 }
 
@@ -281,7 +294,7 @@ int tm_truncate(struct inode *inode, uint64_t size)
 		return err;
 	}
 	mutex_lock(&f->mu);
-	bool cut_lower = size < f->lower_end;
+	bool cut_lower = size < f->lower_end, moves = cut_lower || frozen_at_locked(f, size);
 	err = cut_last_page(f, size);
 	if (!err) {
 		uint64_t from = page_up(size) >> PAGE_SHIFT;
@@ -294,7 +307,7 @@ int tm_truncate(struct inode *inode, uint64_t size)
 	}
 	mutex_unlock(&f->mu);
 	if (!err && atomic_load(&f->uses)) {
-		if (cut_lower)
+		if (moves)
 			mm_object_moved(&f->vmo, page_down(size), PAGE_SIZE);
 		mm_object_truncated(&f->vmo, size);
 	}

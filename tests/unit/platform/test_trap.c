@@ -458,6 +458,87 @@ static void test_mapper_undisturbed(void **state __unused)
 	check_bystander();
 }
 
+/* ---- two threads on one page ---- */
+
+static struct {
+	struct guest *g;
+	_Atomic bool ready;
+	unsigned kind;
+} second;
+
+static void second_goes(struct guest *me, unsigned i)
+{
+	switch (second.kind) {
+	case 0: /* the handler, on the signal stack of the first thread */
+		go(me, STUB_BASE + RT_TRAP_HANDLER);
+		me->r.rsp = STUB_CTX + STUB_CTX_SIZE - 0x1000;
+		break;
+	case 1: /* the turn of the first thread, any value */
+		go(me, at(h_store));
+		me->r.rdi = STUB_CTX + TC_TURN;
+		me->r.rcx = 1;
+		me->r.rax = i % 4;
+		break;
+	case 2: /* what it waits for, as if it had been answered */
+		go(me, at(h_store));
+		me->r.rdi = STUB_CTX + TC_CMD;
+		me->r.rcx = 1;
+		me->r.rax = i % 4;
+		break;
+	case 3: /* its signal frame */
+		go(me, at(h_store));
+		me->r.rdi = STUB_CTX + STUB_CTX_SIZE - 0x1000;
+		me->r.rcx = 0x1000 / 8;
+		me->r.rax = STUB_CTX;
+		break;
+	}
+}
+
+static void *second_main(void *arg)
+{
+	struct guest me = *second.g;
+	enum plat_event ev = PLAT_SYSCALL;
+
+	me.ctx = plat->ctx_create(me.as);
+	assert_false(is_err(me.ctx));
+	atomic_store(&second.ready, true);
+	for (unsigned i = 0; ev != PLAT_DEAD; i++) {
+		second_goes(&me, i);
+		ev = run(&me);
+	}
+	plat->ctx_destroy(me.ctx);
+	return arg;
+}
+
+/* Whatever comes of it, the process ends when it is told to, and nobody else notices. */
+static void test_two_in_one_page(void **state __unused)
+{
+	struct guest g;
+	pthread_t t;
+
+	for (second.kind = 0; second.kind < 4; second.kind++) {
+		enum plat_event ev = PLAT_SYSCALL;
+
+		start(&g);
+		second.g = &g;
+		atomic_store(&second.ready, false);
+		assert_int_equal(plat->ctx_prepare_clone(g.ctx), 0);
+		assert_int_equal(pthread_create(&t, NULL, second_main, NULL), 0);
+		while (!atomic_load(&second.ready))
+			usleep(100);
+		set_hurry(g.ctx);
+		for (unsigned i = 0; i < 300 && ev != PLAT_DEAD; i++) {
+			go(&g, at(h_loop));
+			ev = run(&g);
+		}
+		set_hurry(NULL);
+		as_kill(g.as);
+		pthread_join(t, NULL);
+		stop(&g);
+		check_bystander();
+	}
+}
+
 /* Nothing of the stub's can be written that the mapper reads. */
 static void test_mapper_memory(void **state __unused)
 {
@@ -609,7 +690,8 @@ int main(void)
 		cmocka_unit_test(test_forged_pages),   cmocka_unit_test(test_every_entry),
 		cmocka_unit_test(test_every_call),     cmocka_unit_test(test_mappers_calls),
 		cmocka_unit_test(test_parents_memory), cmocka_unit_test(test_mapper_undisturbed),
-		cmocka_unit_test(test_mapper_memory),  cmocka_unit_test(test_deaf),
+		cmocka_unit_test(test_mapper_memory),  cmocka_unit_test(test_two_in_one_page),
+		cmocka_unit_test(test_deaf),
 	};
 	struct plat_boot boot = { 0 };
 	uint64_t len = PAGE_SIZE;
