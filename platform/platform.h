@@ -72,6 +72,7 @@ struct plat_boot {
 #define PLAT_SLOT_MAX   80          /* bytes of a trampoline */
 #define PLAT_PATCH_AREA 0x400000ULL /* a range of guest addresses for trampolines, mostly empty */
 #define PLAT_SITE_LEN   5           /* bytes that are replaced */
+#define PLAT_SITE_HEAP  256         /* what prepare() and refuse() may make the heap hold */
 
 struct plat_patch {
 	uint64_t addr, slot;

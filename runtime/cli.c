@@ -40,9 +40,11 @@ static const struct opt global_opts[] = {
 	{ 0 },
 };
 
+static char unlogged[1024]; /* what went wrong before there was a log: options are read first */
+
 int cli_fail(const char *fmt, ...)
 {
-	char buf[1024];
+	char buf[sizeof(unlogged)];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -51,6 +53,8 @@ int cli_fail(const char *fmt, ...)
 	fprintf(stderr, "holdfast: %s\n", buf);
 	if (log_fd() >= 0)
 		log_error("%s", buf);
+	else
+		memcpy(unlogged, buf, sizeof(unlogged));
 	return 1;
 }
 
@@ -128,8 +132,11 @@ static int run_command(const struct command *c, int argc, char **argv)
 		command_help(c);
 		return 0;
 	}
-	if (n < 0)
+	if (n < 0) {
+		if (log_fd() >= 0)
+			log_error("%s", unlogged);
 		return 1;
+	}
 	if (n < c->min_args || (c->max_args >= 0 && n > c->max_args))
 		return cli_fail("%s: wrong number of arguments; usage: holdfast %s %s", c->name,
 				c->name, c->synopsis);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "sentry/kernel/kernel.h"
 
 #define RENAME_EXCHANGE_G 2u
+#define DRAFT_DIGITS 16 /* of a draft's name: .NAME.DIGITS.new */
 
 static const char *const names[] = { "state", "pages" };
 
@@ -64,19 +66,45 @@ static void remove_image(int parentfd, const char *name)
 	(void)unlinkat(parentfd, name, AT_REMOVEDIR);
 }
 
+/* Drafts of savers that were killed. A living one holds a lock on its own. */
+static void sweep(int parentfd, const char *name)
+{
+	AUTO_FREE char *prefix = kasprintf(".%.200s.", name);
+	int fd = openat(parentfd, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	if (!d && fd >= 0)
+		close(fd);
+	while (d && (e = readdir(d))) {
+		size_t len = strlen(e->d_name), n = strlen(prefix);
+
+		if (len != n + DRAFT_DIGITS + 4 || strncmp(e->d_name, prefix, n) != 0 ||
+		    strcmp(e->d_name + len - 4, ".new") != 0)
+			continue;
+		AUTO_CLOSE int draft = openat(parentfd, e->d_name,
+					      O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		if (draft >= 0 && flock(draft, LOCK_EX | LOCK_NB) == 0)
+			remove_image(parentfd, e->d_name);
+	}
+	if (d)
+		closedir(d);
+}
+
 static int create(struct image_draft *d, const char *name)
 {
 	uint8_t id[IMAGE_ID_LEN];
 	char hex[2 * IMAGE_ID_LEN + 1];
 	int *fds[] = { &d->state, &d->pages };
 
+	sweep(d->parentfd, name);
 	kernel_random(id, sizeof(id));
 	image_id_hex(id, hex);
-	d->tmp = kasprintf(".%.200s.%.16s.new", name, hex);
+	d->tmp = kasprintf(".%.200s.%.*s.new", name, DRAFT_DIGITS, hex);
 	if (mkdirat(d->parentfd, d->tmp, 0700))
 		return -errno;
 	d->dirfd = openat(d->parentfd, d->tmp, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (d->dirfd < 0)
+	if (d->dirfd < 0 || flock(d->dirfd, LOCK_EX | LOCK_NB))
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		*fds[i] = openat(d->dirfd, names[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

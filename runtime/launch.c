@@ -39,25 +39,10 @@
 
 #define SENTRY_UID_BASE 1879048192u /* 0x70000000: above what distributions and subuid ranges use */
 #define SENTRY_UID_RANGE 0x0fffffffu
-#define MAX_ATTACH 512
 #define MEMORY_LIMIT_MIN (4u << 20)       /* below it not even a shell runs */
 #define MEMORY_LIMIT_UNKNOWN (4ULL << 30) /* of a host that doesn't tell its memory */
 
-/*
- * The gofer's attach points: a letter and its descriptors for each. A directory (r read-only, w
- * writable) is one descriptor; a file (R, W) has others behind it, opened for reading and, with W,
- * for writing, since the gofer can't open an O_PATH descriptor again.
- */
-struct attach_set {
-	int fd[3 * MAX_ATTACH];
-	unsigned nfds;
-	char rights[MAX_ATTACH + 1];
-	unsigned n;
-	json_t *json; /* array of {mount, readonly, file} for the sentry */
-	json_t *devices; /* array of {mount, device: [mode, major, minor]}: bound devices of the host */
-};
-
-static void attach_fini(struct attach_set *a)
+void launch_attach_fini(struct attach_set *a)
 {
 	for (unsigned i = 0; i < a->nfds; i++)
 		close(a->fd[i]);
@@ -435,8 +420,7 @@ static int send_restore(const struct restore_source *r, int sock)
 	return 0;
 }
 
-/* Hands everything over and waits for the sentry's verdict. */
-static int boot(const struct launch *l, int sock, const struct attach_set *a, int gofer, int listener,
+int launch_boot(const struct launch *l, int sock, const struct attach_set *a, int gofer, int listener,
 		char **ret_why)
 {
 	AUTO_CLOSE int exitfd =
@@ -453,6 +437,11 @@ static int boot(const struct launch *l, int sock, const struct attach_set *a, in
 	}
 	if (l->cgroup && cgroup_dir(l->cgroup, "memory") && l->spec->memory_limit && !keeps_oom_killer_off(l))
 		json_object_set_new(msg, "oom_event", json_true());
+	if (l->sandbox) {
+		json_object_set_new(msg, "op", json_string("create"));
+		if (l->pidns_of)
+			json_object_set_new(msg, "pidns", json_string(l->pidns_of));
+	}
 	if (l->restore)
 		json_object_set_new(msg, "restore",
 				    json_pack("{s:b, s:i}", "fork", l->restore->fork, "files",
@@ -481,7 +470,7 @@ static int boot(const struct launch *l, int sock, const struct attach_set *a, in
 	return -1;
 }
 
-static int open_log(const struct launch *l)
+int launch_open_log(const struct launch *l)
 {
 	int fd = log_fd();
 
@@ -490,14 +479,14 @@ static int open_log(const struct launch *l)
 	return openat(l->dir->fd, "log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
-/* Hooks, then what the gofer serves, then the gofer: hooks may make and mount what it is to see. */
-static pid_t prepare_gofer(const struct launch *l, pid_t sentry, int sock, int log,
-			   struct attach_set *a, char **ret_why)
+/* In this order: hooks may make and mount what the gofer is to see. */
+pid_t launch_prepare_gofer(const struct launch *l, pid_t pid, int sock, int log, struct attach_set *a,
+			   char **ret_why)
 {
 	struct launch_hooks hooks;
 	pid_t gofer = -1;
 
-	if (!launch_hooks_begin(l, sentry, &hooks, ret_why) && !collect_attaches(l, a, ret_why))
+	if (!launch_hooks_begin(l, pid, &hooks, ret_why) && !collect_attaches(l, a, ret_why))
 		gofer = spawn_gofer(l, sock, log, a, ret_why);
 	if (gofer > 0)
 		memlimit_remember(l->dir, gofer);
@@ -518,7 +507,7 @@ static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_
 	AUTO_CLOSE int boot_theirs = b[1];
 	AUTO_CLOSE int gofer_client = g[0];
 	AUTO_CLOSE int gofer_server = g[1];
-	AUTO_CLOSE int log = open_log(l);
+	AUTO_CLOSE int log = launch_open_log(l);
 	AUTO_CLOSE int listener = control_listen(l->dir->fd);
 	if (listener < 0 || log < 0) {
 		*ret_why = kasprintf("cannot write to %s: %s", l->dir->path,
@@ -531,9 +520,9 @@ static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_
 	close(steal_fd(&boot_theirs));
 	pid_t gofer = -1;
 	if (!l->spawned(l, sentry, ret_why))
-		gofer = prepare_gofer(l, sentry, gofer_server, log, a, ret_why);
+		gofer = launch_prepare_gofer(l, sentry, gofer_server, log, a, ret_why);
 	close(steal_fd(&gofer_server));
-	if (gofer > 0 && !boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
+	if (gofer > 0 && !launch_boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
 		*ret_pid = sentry;
 		return 0;
 	}
@@ -551,7 +540,7 @@ int sandbox_launch(const struct launch *l, pid_t *ret_pid, char **ret_why)
 	struct attach_set *a = kzalloc(sizeof(*a));
 	int r = launch_with(l, a, ret_pid, ret_why);
 
-	attach_fini(a);
+	launch_attach_fini(a);
 	free(a);
 	return r;
 }

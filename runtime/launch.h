@@ -41,6 +41,8 @@ struct launch {
 	int console;          /* socket or pty slave that carries a terminal's bytes, or -1 */
 	unsigned rows, cols;
 	const struct restore_source *restore; /* or NULL; borrowed */
+	struct statedir *sandbox; /* whose sentry it joins (launch_join.c), or NULL; borrowed */
+	const char *pidns_of;     /* then: the container whose pid namespace it shares, or NULL */
 	/* Called once the sentry is there, before it is told to do anything: from then on whoever
 	 * finds the sandbox in the state directory can end it. 0, or -1 with *ret_why. */
 	int (*spawned)(const struct launch *l, pid_t pid, char **ret_why);
@@ -52,6 +54,12 @@ uint64_t launch_memory_limit(uint64_t limit);
 /* 0 with the sentry's pid, or -1 with *ret_why (heap). Nothing is left running on failure. The
  * container is created (its first process waits for `start`). */
 int sandbox_launch(const struct launch *l, pid_t *ret_pid, char **ret_why);
+
+/*
+ * The same for a container that joins l->sandbox: with a gofer of its own, and a process (*ret_pid) that stands
+ * for its first one on the host. launch_join.c.
+ */
+int sandbox_join(const struct launch *l, pid_t *ret_pid, char **ret_why);
 
 /* Where the roles find their descriptors after exec. */
 #define ROLE_BOOT_FD 3       /* boot socket (sentry), serve socket (gofer) */

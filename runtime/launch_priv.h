@@ -7,6 +7,35 @@
 
 #include "runtime/launch.h"
 
+#define MAX_ATTACH 512
+
+/*
+ * The gofer's attach points: a letter and its descriptors for each. A directory (r read-only, w
+ * writable) is one descriptor; a file (R, W) has others behind it, opened for reading and, with W,
+ * for writing, since the gofer can't open an O_PATH descriptor again.
+ */
+struct attach_set {
+	int fd[3 * MAX_ATTACH];
+	unsigned nfds;
+	char rights[MAX_ATTACH + 1];
+	unsigned n;
+	json_t *json; /* array of {mount, readonly, file} for the sentry */
+	json_t *devices; /* array of {mount, device: [mode, major, minor]}: bound devices of the host */
+};
+
+/* launch.c */
+
+void launch_attach_fini(struct attach_set *a);
+/* Where the sandbox's processes log: a new descriptor, or -1 with errno. */
+int launch_open_log(const struct launch *l);
+/* Hooks, for which @pid is the container's process, then what the gofer serves, then the gofer at @sock. Its pid,
+ * or -1 with *ret_why. */
+pid_t launch_prepare_gofer(const struct launch *l, pid_t pid, int sock, int log, struct attach_set *a,
+			   char **ret_why);
+/* Hands everything over to the sentry at @sock and waits for its verdict. 0, or -1 with *ret_why. */
+int launch_boot(const struct launch *l, int sock, const struct attach_set *a, int gofer, int listener,
+		char **ret_why);
+
 /* launch_mounts.c */
 
 /*

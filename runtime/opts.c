@@ -111,6 +111,18 @@ static const struct opt *by_val(const struct opt *opts, int val)
 	return NULL;
 }
 
+/* A long option with one dash, as Go's flag packages take it: containerd says -no-subreaper. */
+static void double_dash(const struct option *lo, char **arg)
+{
+	size_t n = *arg && (*arg)[0] == '-' && (*arg)[1] != '-' ? strcspn(*arg + 1, "=") : 0;
+
+	for (; n > 1 && lo->name; lo++)
+		if (strlen(lo->name) == n && !strncmp(lo->name, *arg + 1, n)) {
+			*arg = kasprintf("-%s", *arg); /* for as long as the process lives */
+			return;
+		}
+}
+
 int opts_parse(const struct opt *opts, int argc, char **argv, bool stop_at_first)
 {
 	struct option lo[OPTS_MAX];
@@ -125,8 +137,13 @@ int opts_parse(const struct opt *opts, int argc, char **argv, bool stop_at_first
 	build(opts, lo, so, stop_at_first);
 	optind = 0;
 	opterr = 0;
-	while ((c = getopt_long(argc + 1, v, so, lo, NULL)) != -1) {
+	for (;;) {
 		const struct opt *o;
+
+		double_dash(lo, &v[optind ? optind : 1]);
+		c = getopt_long(argc + 1, v, so, lo, NULL);
+		if (c == -1)
+			break;
 
 		if (c == 'h')
 			return -2;

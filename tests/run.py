@@ -209,6 +209,10 @@ def suite_runtime():
     scripts("runtime", "runtime", 300)
 
 
+def suite_state():
+    scripts("state", "state", 900)
+
+
 def suite_programs():
     scripts("programs", "programs", 900)
 
@@ -220,7 +224,7 @@ def suite_oci():
 
 SUITES = {n[6:]: f for n, f in globals().items() if n.startswith("suite_")}
 SETS = {"quick": ["lint", "unit", "fuzz", "trap", "rootfs", "runtime"],
-        "all": ["lint", "unit", "fuzz", "native", "syscalls", "trap", "rootfs", "asan", "escape", "runtime", "programs", "oci"]}
+        "all": ["lint", "unit", "fuzz", "native", "syscalls", "trap", "rootfs", "asan", "escape", "runtime", "programs", "oci", "state"]}
 
 
 def main(argv):

@@ -30,7 +30,7 @@
 
 #define PATCH_TEXT_MAX  32 /* bytes of text that a plan may look at */
 #define PATCH_JMP_LEN   5
-#define PATCH_INSNS_MAX 8
+#define PATCH_INSNS_MAX 3 /* of a byte at least, beginning in the three that are replaced */
 #define SLOT_OVER       19
 #define SLOT_SYSCALL    28
 #define SLOT_AFTER      30

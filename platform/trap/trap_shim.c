@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "base/log.h"
 #include "platform/trap/trap_sites.h"
@@ -227,7 +228,9 @@ enum plat_event shim_fix_event(struct plat_ctx *ctx, struct regs *r, struct plat
 
 	if (likely(!as->sites))
 		return ev;
-	if (ev == PLAT_SYSCALL && sites_note_call(as, r->rip - 2))
+	/* sigreturn changes all registers, which needs a frame anyway. */
+	if (ev == PLAT_SYSCALL && r->orig_rax != SYS_rt_sigreturn &&
+	    sites_note_call(as, r->rip - 2))
 		trap->hot_call = r->rip - 2;
 	if (!sites_any(as))
 		return ev;

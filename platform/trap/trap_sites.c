@@ -19,7 +19,7 @@
 
 #define HOT_SLOTS  128U
 #define HOT_CALLS  16U   /* a site that trapped so often is worth it */
-#define SITES_MAX  4096U /* of an address space */
+#define SITES_MAX  1024U /* of an address space; and of trampolines, twice as many */
 #define AREAS_MAX  64U
 #define UNDONE_MAX 3U    /* a site that was taken back so often is left alone */
 #define ILLS_MAX   64U   /* and one that was jumped into so often */
@@ -265,7 +265,7 @@ static int prepare_locked(struct trap_sites *ss, struct patch_plan *p, struct pl
 		return -EOPNOTSUPP;
 	if (s && reuse_locked(ss, s, p, ret))
 		return 0;
-	if (!s && ss->naddr >= SITES_MAX)
+	if ((!s && ss->naddr >= SITES_MAX) || ss->nslot >= 2 * SITES_MAX)
 		return -EOPNOTSUPP;
 	r = place_locked(ss, p, ret);
 	if (!r)
@@ -301,6 +301,7 @@ static void sites_refuse(struct plat_as *as, uint64_t addr)
 	struct patch_plan p = { .addr = addr };
 	struct trap_site *s;
 
+	_Static_assert(sizeof(*s) <= PLAT_SITE_HEAP, "what the mm is charged");
 	mutex_lock(&ss->mu);
 	s = find_addr_locked(ss, addr);
 	if (s && s->plan.addr == addr) {

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -225,6 +226,39 @@ int64_t task_call_deadline(struct task *t, int64_t ns)
 	else
 		t->freeze.deadline_ns = ns;
 	return t->freeze.deadline_ns;
+}
+
+/* Calls that are one write; what others do on top of one couldn't be made again. */
+static bool may_go_on(long sysno)
+{
+	return sysno == SYS_write || sysno == SYS_writev || sysno == SYS_sendto ||
+	       sysno == SYS_sendmsg;
+}
+
+size_t task_call_progress(struct task *t)
+{
+	size_t n = t ? t->freeze.progress : 0;
+
+	if (unlikely(n))
+		t->freeze.progress = 0; /* the handler's again */
+	return n;
+}
+
+ssize_t task_call_partial(struct task *t, ssize_t done)
+{
+	if (done <= 0 || !t || !atomic_load(&t->freeze.asked) || signal_pending(t) ||
+	    !may_go_on(t->sysno))
+		return done;
+	t->freeze.progress = (size_t)done;
+	return -ERESTARTSYS;
+}
+
+void freeze_settle_progress(struct task *t)
+{
+	if ((int64_t)t->regs.rax < 0)
+		t->regs.rax = t->freeze.progress;
+	t->freeze.progress = 0;
+	t->freeze.redo = false;
 }
 
 /* ---- who freezes ---- */

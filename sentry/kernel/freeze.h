@@ -14,7 +14,9 @@
 #define SENTRY_KERNEL_FREEZE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct task;
 
@@ -59,6 +61,16 @@ void freeze_safe_end(struct task *t);
  * made again after a freeze, the one it had the first time.
  */
 int64_t task_call_deadline(struct task *t, int64_t ns);
+
+/*
+ * A write that a freeze has ended in the middle isn't cut short by it: it goes on where it was. progress: the
+ * bytes to skip at its beginning, 0 in an ordinary call. partial: what the handler returns when it was
+ * interrupted after @done bytes: that, or a restart code if the call goes on later. @t may be NULL.
+ */
+size_t task_call_progress(struct task *t);
+ssize_t task_call_partial(struct task *t, ssize_t done);
+/* The call is over: it can't have moved less than that. */
+void freeze_settle_progress(struct task *t);
 
 /*
  * pause and resume of the OCI runtime: tasks park as for a freeze, service threads run on; guest time goes

@@ -176,22 +176,12 @@ static bool stop_begin(struct task *t, const struct stop *s, struct fpstate *fp)
 	return true;
 }
 
-/* The signal that the tracer resumed us with, 0 if none. */
-static int ptrace_stop(struct task *t, const struct stop *s)
+/* The tracer has resumed us, detached, or vanished. The signal that we go on with. */
+static int stop_end(struct task *t, const struct stop *s)
 {
-	struct fpstate *fp = kzalloc(sizeof(*fp)), *load = NULL;
+	struct fpstate *load = NULL;
 	int sig;
 
-	if (!t->ctx || plat->ctx_get_fp(t->ctx, fp))
-		fp->size = 0;
-	if (!stop_begin(t, s, fp)) {
-		free(fp);
-		return s->kind == PT_STOP_SIGNAL ? s->code : 0;
-	}
-	if (s->exiting)
-		task_wait_done(t, resumed_or_killed);
-	else
-		(void)task_wait_killable(t, resumed);
 	mutex_lock(&kernel.tasks_mu);
 	sig = t->ptrace_resume_sig;
 	if (t->ptrace) {
@@ -215,6 +205,24 @@ static int ptrace_stop(struct task *t, const struct stop *s)
 	return sig;
 }
 
+/* The signal that the tracer resumed us with, 0 if none. */
+static int ptrace_stop(struct task *t, const struct stop *s)
+{
+	struct fpstate *fp = kzalloc(sizeof(*fp));
+
+	if (!t->ctx || plat->ctx_get_fp(t->ctx, fp))
+		fp->size = 0;
+	if (!stop_begin(t, s, fp)) {
+		free(fp);
+		return s->kind == PT_STOP_SIGNAL ? s->code : 0;
+	}
+	if (s->exiting)
+		task_wait_done(t, resumed_or_killed);
+	else
+		(void)task_wait_killable(t, resumed);
+	return stop_end(t, s);
+}
+
 static void trap_info(struct task *t, struct l_siginfo *info, int code)
 {
 	memset(info, 0, sizeof(*info));
@@ -224,18 +232,68 @@ static void trap_info(struct task *t, struct l_siginfo *info, int code)
 	info->kill.uid = userns_show_uid(t->cred->userns, t->cred->uid);
 }
 
-int ptrace_signal_stop_slow(struct task *t, int sig, struct l_siginfo *info)
+/* man 2 ptrace: another signal than the one it stopped for looks as if the tracer sent it. */
+static int replace_signal(int ret, int sig, struct l_siginfo *info)
 {
-	struct stop s = { .kind = PT_STOP_SIGNAL, .code = sig, .info = info };
-	int ret = ptrace_stop(t, &s);
-
-	/* man 2 ptrace: another signal than the one it stopped for looks as if the tracer sent it. */
 	if (ret && ret != sig) {
 		memset(info, 0, sizeof(*info));
 		info->si_signo = ret;
 		info->si_code = SI_USER;
 	}
 	return ret;
+}
+
+int ptrace_signal_stop_slow(struct task *t, int sig, struct l_siginfo *info)
+{
+	struct stop s = { .kind = PT_STOP_SIGNAL, .code = sig, .info = info };
+
+	return replace_signal(ptrace_stop(t, &s), sig, info);
+}
+
+/* ---- saved while stopped ---- */
+
+bool ptrace_stop_savable(const struct ptrace_state *pt)
+{
+	switch (pt->kind) {
+	case PT_STOP_SIGNAL:
+	case PT_STOP_GROUP:
+		return true;
+	case PT_STOP_SYSCALL:
+		return pt->sysstop == PT_SYS_ENTRY || pt->sysstop == PT_SYS_EXIT;
+	case PT_STOP_EVENT: /* others come in the middle of a call */
+		return pt->stop_code >> 8 == PTRACE_EVENT_STOP;
+	}
+	return false;
+}
+
+struct ptrace_rejoin *ptrace_rejoin_prepare(struct ptrace_state *pt)
+{
+	struct ptrace_rejoin *r = kzalloc(sizeof(*r));
+
+	r->kind = pt->kind;
+	r->code = pt->stop_code;
+	r->sysstop = pt->sysstop;
+	r->sysemu = pt->sysemu;
+	if (pt->info)
+		r->info = *pt->info;
+	free(pt->info);
+	pt->info = &r->info; /* as if on the tracee's stack: until stop_end() */
+	return r;
+}
+
+/* The second half of ptrace_stop(); the tracer may have resumed us already. */
+int ptrace_rejoin_stop(struct task *t, struct ptrace_rejoin *r)
+{
+	struct stop s = { .kind = r->kind, .code = r->code };
+	int sig;
+
+	(void)task_wait_killable(t, resumed);
+	sig = stop_end(t, &s);
+	if (r->kind == PT_STOP_SIGNAL)
+		sig = replace_signal(sig, r->code, &r->info);
+	else if (sig && r->kind == PT_STOP_SYSCALL)
+		(void)signal_send_task(t, sig, NULL);
+	return sig;
 }
 
 bool ptrace_group_stop(struct task *t, int sig)

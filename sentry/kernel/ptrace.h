@@ -114,6 +114,22 @@ void ptrace_tracer_exit_locked(struct task *t);
 /* Tells the tracer (SIGCHLD, its child_wq) about @t's stop. @why: CLD_TRAPPED or CLD_STOPPED. */
 void ptrace_notify_tracer_locked(struct task *t, int why, int status);
 
+/* ---- saving a tracee that is stopped: kernel/task_state.c, task_run.c ---- */
+
+/* Is all of the stop in @pt and the task? */
+bool ptrace_stop_savable(const struct ptrace_state *pt);
+struct ptrace_rejoin {
+	enum ptrace_kind kind;
+	enum ptrace_sysstop sysstop;
+	int code;
+	bool sysemu;
+	struct l_siginfo info; /* of the stop; PT_STOP_SIGNAL: of the signal to deliver */
+};
+/* What a loaded task has to know of the stop that it is in; heap. */
+struct ptrace_rejoin *ptrace_rejoin_prepare(struct ptrace_state *pt);
+/* It goes back into its stop, and comes out of it here: the signal that it goes on with. */
+int ptrace_rejoin_stop(struct task *t, struct ptrace_rejoin *r);
+
 /* ptrace(2). */
 long ptrace_call(struct task *t, int request, int pid, uint64_t addr, uint64_t data);
 

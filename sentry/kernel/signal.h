@@ -144,6 +144,9 @@ void signal_deliver(struct task *t, bool in_syscall);
 /* A loaded task that was parked in a job-control stop: goes on waiting for its end. */
 void signal_stop_rejoin(struct task *t);
 
+/* signal_deliver(), beginning with @sig (0: none), which the tracer has let through already. */
+void signal_deliver_allowed(struct task *t, bool in_syscall, int sig, const struct l_siginfo *info);
+
 /* fork: child starts with empty queues and (unless CLONE_SIGHAND) copied actions. */
 struct sighand *sighand_create(void);
 struct sighand *sighand_dup(struct sighand *old);

@@ -150,6 +150,17 @@ static enum state next_state(struct task *t, struct delivery *d, int *ret_exit)
 	return r;
 }
 
+/* After the tracer, if there is one, has had its say. */
+static enum verdict handle_allowed(struct task *t, struct delivery *d)
+{
+	take_action(t, d);
+	if (d->sa.handler == SIG_IGN_G)
+		return V_AGAIN;
+	if (d->sa.handler != SIG_DFL_G)
+		return V_HANDLER;
+	return default_action(t, d);
+}
+
 static enum verdict handle_one(struct task *t, struct delivery *d)
 {
 	if (ptrace_active(t) && d->sig != SIGKILL) {
@@ -157,12 +168,7 @@ static enum verdict handle_one(struct task *t, struct delivery *d)
 		if (d->sig == 0 || !after_tracer(t, d))
 			return V_AGAIN;
 	}
-	take_action(t, d);
-	if (d->sa.handler == SIG_IGN_G)
-		return V_AGAIN;
-	if (d->sa.handler != SIG_DFL_G)
-		return V_HANDLER;
-	return default_action(t, d);
+	return handle_allowed(t, d);
 }
 
 /* The next signal that has a handler; false: none. *ret_dead: the task is to exit. */
@@ -278,15 +284,14 @@ static void frame_failed(struct task *t, int sig)
 	signal_force(t, SIGSEGV, NULL);
 }
 
-void signal_deliver(struct task *t, bool in_syscall)
+static void deliver_from(struct task *t, bool in_syscall, struct delivery d, bool have)
 {
 	struct regs *r = &t->regs;
-	struct delivery d;
-	bool dead;
+	bool dead = false;
 
 	if ((int64_t)r->orig_rax < 0)
 		in_syscall = false;
-	while (get_signal(t, &d, &dead)) {
+	for (; have || get_signal(t, &d, &dead); have = false) {
 		sigset_g old = t->has_saved_blocked ? t->saved_blocked : t->blocked;
 
 		if (in_syscall) {
@@ -304,6 +309,19 @@ void signal_deliver(struct task *t, bool in_syscall)
 	if (in_syscall)
 		restart_without_handler(r);
 	signal_restore_temp_mask(t);
+}
+
+void signal_deliver(struct task *t, bool in_syscall)
+{
+	deliver_from(t, in_syscall, (struct delivery){ 0 }, false);
+}
+
+void signal_deliver_allowed(struct task *t, bool in_syscall, int sig, const struct l_siginfo *info)
+{
+	struct delivery d = { .sig = sig, .info = *info };
+	bool have = sig && after_tracer(t, &d) && handle_allowed(t, &d) == V_HANDLER;
+
+	deliver_from(t, in_syscall, d, have);
 }
 
 /* ---- exec ---- */

@@ -173,10 +173,12 @@ struct task {
 		_Atomic bool asked;  /* (a) a freeze has interrupted the task since it last parked */
 		bool redo;           /* (t) the call about to be made is one that a freeze has ended */
 		int64_t deadline_ns; /* (t) of that call; see task_call_deadline() */
+		size_t progress;     /* (t) bytes that it had moved; see task_call_progress() */
 		_Atomic bool want_fp; /* (a) the freezer waits for the task to fill in @fp */
 		struct fpstate *fp;  /* (t) while frozen: FP state; others read it then */
 	} freeze;
 	pid_t vfork_nr;              /* (t) not 0: the call waits for this child, which shares our memory */
+	struct ptrace_rejoin *rejoin; /* (t) from an image, and stopped for a tracer; heap */
 	bool loaded;                 /* (t) from an image: goes on in the middle, see task_main() */
 	bool need_spare;             /* (a load's lock) no host thread was asked for yet */
 

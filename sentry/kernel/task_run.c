@@ -156,6 +156,8 @@ static void make_call(struct task *t)
 
 static void end_call(struct task *t)
 {
+	if (unlikely(t->freeze.progress))
+		freeze_settle_progress(t);
 	ptrace_syscall_exit(t);
 	if (unlikely(needs_attention(t) || t->has_saved_blocked || is_restart_code(t)))
 		attend(t);
@@ -179,6 +181,38 @@ static void serve_call(struct task *t, const struct plat_trap *trap)
 	if (ptrace_syscall_enter(t) && (likely(!t->seccomp_mode) || seccomp_check(t)))
 		make_call(t);
 	end_call(t);
+}
+
+static void close_call(struct task *t)
+{
+	t->regs.orig_rax = (uint64_t)-1;
+	t->in_syscall = false;
+}
+
+/* A task of an image that is stopped for its tracer: goes on behind that. */
+static void resume_traced(struct task *t)
+{
+	struct ptrace_rejoin r = *t->rejoin;
+	int sig;
+
+	ensure_ctx(t);
+	sig = ptrace_rejoin_stop(t, t->rejoin);
+	r.info = t->rejoin->info; /* the tracer may have set another */
+	free(t->rejoin);
+	t->rejoin = NULL;
+	if (r.kind == PT_STOP_SYSCALL && r.sysstop == PT_SYS_ENTRY) {
+		t->sysno = (long)t->regs.orig_rax;
+		if (!r.sysemu && in_call(t) && !atomic_load(&t->exiting) &&
+		    (!t->seccomp_mode || seccomp_check(t)))
+			make_call(t);
+		end_call(t);
+		return;
+	}
+	if (r.kind == PT_STOP_SIGNAL)
+		signal_deliver_allowed(t, in_call(t), sig, &r.info);
+	else if (t->in_syscall)
+		attend(t);
+	close_call(t);
 }
 
 /* A task of an image goes on with the call that the freeze has ended. */
@@ -293,7 +327,9 @@ void *task_main(void *arg)
 	freeze_point(t);
 	if (t->loaded) {
 		t->loaded = false;
-		if (t->in_syscall)
+		if (t->rejoin)
+			resume_traced(t);
+		else if (t->in_syscall)
 			resume_call(t);
 	} else if (!begin(t, false)) {
 		task_group_exit(t, SIGKILL);

@@ -5,8 +5,8 @@
  *
  * A task is saved as it stands at its loop's top or in one of the sleeps that count as such: its registers,
  * whether it is in the middle of a call (then the call is made again, see freeze.c), in a job-control stop, or
- * waiting for its vfork child. A tracee that is stopped for its tracer has its sentry stack in between, so it is
- * refused, by name.
+ * waiting for its vfork child, or stopped for its tracer. Stops that tell of a fork, exec or exit come in the
+ * middle of that, and are refused, by name.
  */
 #include <string.h>
 
@@ -103,6 +103,7 @@ static void restart_fields(struct state *s, struct restart_block *r)
 static void call_fields(struct state *s, struct task *t)
 {
 	int64_t sysno = t->sysno;
+	uint64_t progress = t->freeze.progress;
 	int vfork_nr = t->vfork_nr;
 	bool vfork_done = atomic_load(&t->vfork_done);
 
@@ -112,6 +113,8 @@ static void call_fields(struct state *s, struct task *t)
 	restart_fields(s, &t->restart);
 	state_bool(s, &t->freeze.redo);
 	state_i64(s, &t->freeze.deadline_ns);
+	state_u64(s, &progress);
+	t->freeze.progress = progress;
 	int_field(s, &vfork_nr, 0, PID_MAX_DEFAULT);
 	t->vfork_nr = vfork_nr;
 	state_bool(s, &vfork_done);
@@ -149,12 +152,36 @@ static void refuse_stopped(struct state *s, struct task *t)
 		   t->tracer ? t->tracer->comm : "");
 }
 
+/* Where the tracee stands, and what its tracer has read or changed of it. */
+static void stop_fields(struct state *s, struct ptrace_state *pt)
+{
+	int64_t kind = pt->kind, sysstop = pt->sysstop;
+	bool info = pt->info != NULL;
+
+	state_bool(s, &pt->reported);
+	state_bool(s, &pt->listening);
+	state_range_i64(s, &kind, PT_STOP_SIGNAL, PT_STOP_GROUP);
+	pt->kind = (enum ptrace_kind)kind;
+	state_range_i64(s, &sysstop, PT_SYS_NONE, PT_SYS_SECCOMP);
+	pt->sysstop = (enum ptrace_sysstop)sysstop;
+	state_fp(s, &pt->fp);
+	state_bool(s, &pt->fp_dirty);
+	state_bool(s, &info);
+	if (state_loading(s) && info)
+		pt->info = kzalloc(sizeof(*pt->info));
+	if (info)
+		state_bytes(s, pt->info, sizeof(*pt->info));
+	if (!ptrace_stop_savable(pt) ||
+	    (pt->kind == PT_STOP_SIGNAL && (pt->stop_code < 1 || pt->stop_code > NSIG_GUEST)))
+		state_fail(s, "a stop that can't be");
+}
+
 static void ptrace_fields(struct state *s, struct task *t)
 {
 	struct ptrace_state *pt = t->ptrace;
 	bool traced = pt != NULL;
 
-	if (pt && pt->stopped)
+	if (pt && pt->stopped && !ptrace_stop_savable(pt))
 		refuse_stopped(s, t);
 	state_bool(s, &traced);
 	if (!traced)
@@ -172,6 +199,9 @@ static void ptrace_fields(struct state *s, struct task *t)
 	state_i32(s, &pt->stop_code);
 	state_u64(s, &pt->eventmsg);
 	state_i32(s, &t->ptrace_resume_sig);
+	state_bool(s, &pt->stopped);
+	if (pt->stopped)
+		stop_fields(s, pt);
 }
 
 /* ---- attributes ---- */
@@ -301,8 +331,11 @@ static void task_finish(struct state *s, void *obj)
 		state_fail(s, "a part is missing, or too much");
 		return;
 	}
-	if (t->ptrace)
+	if (t->ptrace) {
 		list_add_tail(&t->tracer->tracees, &t->tracee_node);
+		if (t->ptrace->stopped)
+			t->rejoin = ptrace_rejoin_prepare(t->ptrace);
+	}
 	if (!t->mm)
 		return;
 	mm_state_use(t->mm);

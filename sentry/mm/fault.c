@@ -216,6 +216,30 @@ static long cow_copy(struct mm *mm, const struct pma *p, uint64_t start, uint64_
 	return (long)a;
 }
 
+int copy_noexec(struct mm *mm, uint64_t start, uint64_t end)
+{
+	int copied = 0;
+
+	for (uint64_t a = start; a < end;) {
+		struct pma *p = pma_find_ge(mm, a);
+		uint64_t from, to;
+		long done;
+
+		if (!p || p->start >= end)
+			break;
+		from = MAX(p->start, a);
+		to = MIN(p->end, end);
+		a = to;
+		if (!mfile_noexec(p->mf))
+			continue;
+		done = cow_copy(mm, p, from, to);
+		if (done < (long)to)
+			return done < 0 ? (int)done : -ENOMEM;
+		copied = 1;
+	}
+	return copied;
+}
+
 static int break_cow(struct mm *mm, struct vma *v, uint64_t addr)
 {
 	struct pma *p = pma_find(mm, addr);

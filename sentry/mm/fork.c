@@ -94,9 +94,7 @@ struct mm *mm_fork(struct mm *old, struct plat_ctx *self)
 		if (r < 0)
 			break;
 	}
-	if (plat->patch)
-		plat->patch->fork(mm->as, old->as);
-	mm->no_patches = old->no_patches;
+	patch_fork(mm, old);
 	if (old->need_flush && atomic_load(&old->users) > 1 && r == 0)
 		r = plat->as_flush(old->as, self);
 	old->need_flush = false;

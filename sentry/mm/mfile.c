@@ -35,6 +35,7 @@
 #include "sentry/mm/mfile_priv.h"
 #include "sentry/mm/safecopy.h"
 
+#define ST_NOEXEC_G       8 /* statfs.f_flags */
 #define LEAF_SHIFT        9
 #define LEAF_SLOTS        (1UL << LEAF_SHIFT)
 #define TOP_SLOTS         512UL
@@ -54,7 +55,7 @@ struct mfile {
 	struct ref ref;
 	uint64_t id;      /* (c) never reused */
 	int rwfd, rofd;   /* (c) owned; may be the same number */
-	bool host, image; /* (c) */
+	bool host, image, noexec; /* (c) */
 	void *origin;     /* whoever saves; owned */
 	_Atomic bool kept; /* (a) never punched: shared with a branch */
 	const char *name; /* (c) literal */
@@ -141,9 +142,16 @@ struct mfile *mfile_wrap_host(int fd, bool writable)
 struct mfile *mfile_wrap_image(int fd)
 {
 	struct mfile *mf = mfile_new(-1, fd, true, "image");
+	struct statfs s;
 
 	mf->image = true;
+	mf->noexec = fstatfs(fd, &s) == 0 && (s.f_flags & ST_NOEXEC_G); /* host: fstatfs */
 	return mf;
+}
+
+bool mfile_noexec(const struct mfile *mf)
+{
+	return mf->noexec;
 }
 
 void *mfile_origin(const struct mfile *mf)

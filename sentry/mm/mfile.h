@@ -45,6 +45,8 @@ struct mfile *mfile_wrap_host(int fd, bool writable);
  * but its pages count as anonymous memory. Read-only. */
 struct mfile *mfile_wrap_image(int fd);
 bool mfile_is_image(const struct mfile *mf);
+/* It lies on a file system that nothing may be executed from: text in it has to be copied. */
+bool mfile_noexec(const struct mfile *mf);
 /* Where the file's pages are in images (sentry/state/pages.c): one block that is freed with the file. */
 void *mfile_origin(const struct mfile *mf);
 void mfile_set_origin(struct mfile *mf, void *origin);

@@ -87,6 +87,7 @@ static void teardown(struct mm *mm)
 	if (mm->as)
 		plat->as_destroy(mm->as); /* nobody can reach the pages after this */
 	mm->as = NULL;
+	patch_fini(mm);
 	if (!mm->forked)
 		disown_pages(mm);
 	pma_remove(mm, 0, UINT64_MAX);

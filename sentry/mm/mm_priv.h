@@ -137,6 +137,7 @@ struct mm {
 	struct vma_load *loads; /* while an image is loaded (mm_state.c) */
 	bool load_dead;
 	_Atomic bool no_patches; /* (a) call sites are left as they are */
+	unsigned patch_charges;  /* (m) PLAT_SITE_HEAP each (sentry/kernel/kmem.h) */
 	struct pma *gc_pmas; /* (m) removed by the operation under way */
 	struct pma *lazy_pmas; /* (m) removed earlier; freed when the batch counter passes lazy_seq */
 	uint64_t lazy_seq;   /* (m) */
@@ -269,6 +270,9 @@ void back_eager(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 /* Makes the page at @addr accessible in the stub and here. 0, -EFAULT (past EOF), -ENOMEM,
  * -EAGAIN: no memory left to copy to, oom_relieve() may help. */
 int fault_in(struct mm *mm, struct vma *v, uint64_t addr, bool write);
+/* Pages in [start, end) that the host wouldn't let be executed where they are become private copies. Before the
+ * stub is told of PROT_EXEC. 1: there were some, and the range is to be mapped anew; 0, or -errno. */
+int copy_noexec(struct mm *mm, uint64_t start, uint64_t end);
 /* The vma at @addr after growing a stack down to it, if the rules allow. */
 struct vma *vma_find_or_grow(struct task *t, struct mm *mm, uint64_t addr);
 
@@ -277,6 +281,10 @@ struct vma *vma_find_or_grow(struct task *t, struct mm *mm, uint64_t addr);
 void patch_release(struct mm *mm, uint64_t start, uint64_t end);
 /* The guest may write to the range from now on, or moves it: its text is to be what it was. */
 void patch_undo(struct mm *mm, uint64_t start, uint64_t end);
+/* @mm is a copy of @old. */
+void patch_fork(struct mm *mm, struct mm *old);
+/* The address space is gone. */
+void patch_fini(struct mm *mm);
 /* Does @v hold trampolines? */
 bool patch_is_area(const struct vma *v);
 

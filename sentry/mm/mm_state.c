@@ -389,7 +389,9 @@ static int install(struct mm *mm, struct vma_load *l)
 		mfile_range_get(p->mf, p->off, p->end - p->start);
 		pma_insert(mm, p->start, p->end, mfile_get(p->mf), p->off, PMA_COUNTED | PMA_RO);
 	}
-	if (r == 0)
+	if (r == 0 && (v->prot & PROT_EXEC))
+		r = copy_noexec(mm, v->start, v->end);
+	if (r >= 0)
 		r = stub_map_range(mm, v, v->start, v->end);
 	if (r == 0 && l->kind == KIND_ANON)
 		r = back_new(mm, v, v->start, v->end);

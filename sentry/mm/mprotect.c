@@ -35,7 +35,10 @@ static int protect_vma(struct task *t, struct mm *mm, struct vma *v, int prot)
 	vma_set_prot_flags(mm, v, prot, v->flags);
 	if (old & ~prot)
 		mm->need_flush = true;
-	r = stub_protect(mm, v, v->start, v->end);
+	r = (prot & PROT_EXEC) && !vma_shared(v) ? copy_noexec(mm, v->start, v->end) : 0;
+	if (r >= 0)
+		r = r ? stub_map_range(mm, v, v->start, v->end) :
+			stub_protect(mm, v, v->start, v->end);
 	if (r == 0 && vma_anon(v))
 		r = back_new(mm, v, v->start, v->end);
 	return r;

@@ -187,6 +187,24 @@ bool patch_is_area(const struct vma *v)
 	return (v->flags & VMF_SPECIAL) && v->name && strcmp(v->name, AREA_NAME) == 0;
 }
 
+/* ---- life ---- */
+
+void patch_fork(struct mm *mm, struct mm *old)
+{
+	if (!plat->patch)
+		return;
+	plat->patch->fork(mm->as, old->as);
+	mm->no_patches = old->no_patches;
+	mm->patch_charges = old->patch_charges;
+	kmem_add((size_t)mm->patch_charges * PLAT_SITE_HEAP);
+}
+
+void patch_fini(struct mm *mm)
+{
+	kmem_uncharge((size_t)mm->patch_charges * PLAT_SITE_HEAP);
+	mm->patch_charges = 0;
+}
+
 /* ---- for the kernel ---- */
 
 void mm_patch_call(struct task *t, gaddr_t addr)
@@ -194,7 +212,10 @@ void mm_patch_call(struct task *t, gaddr_t addr)
 	struct mm *mm = t->mm;
 	int r = -EPERM;
 
+	if (!kmem_charge_lasting(PLAT_SITE_HEAP))
+		return;
 	mm_write_lock(mm);
+	mm->patch_charges++;
 	if (!ptrace_active(t) && !mm->no_patches)
 		r = patch(mm, addr.va);
 	if (r < 0)

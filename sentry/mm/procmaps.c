@@ -30,7 +30,7 @@ struct shown {
 
 static uint64_t pma_rss(const struct pma *p, uint64_t a, uint64_t b)
 {
-	if (mfile_is_host(p->mf))
+	if (mfile_is_host(p->mf) && !mfile_is_image(p->mf))
 		return MIN(b - a, HOST_FILE_RSS);
 	return mfile_range_resident(p->mf, p->off + (a - p->start), b - a);
 }

@@ -9,7 +9,7 @@
  *   8  length of the file
  *   8  XXH3 of the header (this field as zero) and the table of sections
  *      for each section: u32 kind, u32 zero, u64 offset, u64 length, u64 XXH3 of its bytes
- *      sections, each at a multiple of 8, in the order of the table, without gaps but for that
+ *      sections, each at a multiple of 8, in the order of the table, without gaps but for zeroes up to that
  *
  * Digest before parse: no byte of a section is looked at before its checksum was found right.
  */
@@ -109,6 +109,15 @@ static bool head_sum_ok(const uint8_t *buf, size_t len, uint64_t sum)
 	return XXH3_64bits(copy, len) == sum;
 }
 
+static bool all_zero(const uint8_t *p, size_t n)
+{
+	while (n && *p == 0) {
+		p++;
+		n--;
+	}
+	return n == 0;
+}
+
 static int parse_sections(struct cursor *c, const uint8_t *buf, size_t len, unsigned n,
 			  struct image *ret, char **ret_why)
 {
@@ -121,7 +130,7 @@ static int parse_sections(struct cursor *c, const uint8_t *buf, size_t len, unsi
 		if (zero || off != end || size > len - off)
 			return refuse(ret_why, "its table of sections is damaged");
 		end = align8((size_t)(off + size));
-		if (end > len)
+		if (end > len || !all_zero(buf + off + size, end - (size_t)(off + size)))
 			return refuse(ret_why, "its table of sections is damaged");
 		if (kind == 0 || kind >= IMAGE_SECTION_END || ret->section[kind].buf)
 			return refuse(ret_why, "it has a section that this version doesn't know");

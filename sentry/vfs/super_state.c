@@ -43,7 +43,7 @@ static void type_fields(struct state *s, struct super *sb)
 	char name[32] = "";
 
 	if (!state_loading(s) && strlen(sb->type->name) < sizeof(name))
-		strcpy(name, sb->type->name);
+		memcpy(name, sb->type->name, strlen(sb->type->name) + 1);
 	state_str(s, name, sizeof(name));
 	if (!state_loading(s) || (sb->type && strcmp(sb->type->name, name) == 0))
 		return;

@@ -388,6 +388,36 @@ def memory_limit_kills_and_says_so():
     assert exit_status(cid) == 137
 
 
+@test
+def checkpoint_and_restore():
+    """The image goes through containerd's content store; the restored container goes on counting."""
+    if c.IS_RUNC:
+        return  # it needs CRIU
+    count = "n=0; while :; do n=$((n+1)); echo $n >/tmp/.n; mv /tmp/.n /tmp/n; usleep 20000; done"
+    cid = start("sh", "-c", count)
+    wait_for(lambda: execute(cid, "test", "-e", "/tmp/n").status == 0)
+    ctr("task", "checkpoint", "--image-path", c.ROOM + "/checkpoint", cid).ok()
+    assert status(cid) == "RUNNING" and os.path.isdir(c.ROOM + "/checkpoint")
+    ctr("container", "checkpoint", "--task", "--rw", "--image", cid, "local/checkpoint:1").ok()
+    seen = int(execute(cid, "cat", "/tmp/n").ok())
+    remove(cid)
+    back = fresh()
+    ctr("container", "restore", "--live", "--rw", back, "local/checkpoint:1").ok()
+    wait_for(lambda: int(execute(back, "cat", "/tmp/n").ok()) > seen, why="the count to go on")
+    assert status(back) == "RUNNING"
+    ctr("image", "rm", "local/checkpoint:1")
+
+
+@test
+def failed_checkpoint_leaves_it_running():
+    """Section 8.7."""
+    cid = start()
+    with open(c.ROOM + "/no-directory", "w"):
+        pass
+    ctr("task", "checkpoint", "--image-path", c.ROOM + "/no-directory/image", cid).failed()
+    assert execute(cid, "echo", "alive").ok() == "alive\n" and status(cid) == "RUNNING"
+
+
 # ---- in every state ----
 
 

@@ -87,7 +87,8 @@ static uint32_t futex_a, futex_b, futex_c;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, cond_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static bool cond_set;
-static char big[1 << 16];
+static int pipe_b[2], pair_b[2];
+static char big[1 << 16], huge[1 << 20];
 
 static int new_event(void)
 {
@@ -572,6 +573,43 @@ static void w_fifo(void)
 	CHECK(open(DIR_STATE "/fifo2", O_WRONLY) >= 0);
 }
 
+/* More than fits: the freeze comes in the middle, and must not cut it short. */
+static long c_big_write(void)
+{
+	return write(pipe_b[1], huge, sizeof(huge));
+}
+
+static void drain(int fd)
+{
+	size_t got = 0;
+	bool same = true;
+
+	while (got < sizeof(huge)) {
+		ssize_t n = read(fd, big, sizeof(big));
+
+		if (n <= 0)
+			break;
+		same = same && memcmp(big, huge + got, (size_t)n) == 0;
+		got += (size_t)n;
+	}
+	CHECK(got == sizeof(huge) && same);
+}
+
+static void w_big_write(void)
+{
+	drain(pipe_b[0]);
+}
+
+static long c_big_send(void)
+{
+	return send(pair_b[0], huge, sizeof(huge), 0);
+}
+
+static void w_big_send(void)
+{
+	drain(pair_b[1]);
+}
+
 /* The child of the vfork waits for an event; the parent's thread is in an uninterruptible sleep. */
 static long c_vfork(void)
 {
@@ -619,6 +657,8 @@ static const struct call calls[] = {
 	{ "msgsnd", c_msgsnd, w_msgsnd, 0, 0, CLOCK_MONOTONIC },
 	{ "sigwaitinfo", c_sigwait, w_sigwait, 40, 0, CLOCK_MONOTONIC },
 	{ "pipe read", c_pipe_read, w_pipe_read, 3, 0, CLOCK_MONOTONIC },
+	{ "big write", c_big_write, w_big_write, sizeof(huge), 0, CLOCK_MONOTONIC },
+	{ "big send", c_big_send, w_big_send, sizeof(huge), 0, CLOCK_MONOTONIC },
 	{ "pipe write", c_pipe_write, w_pipe_write, 3, 0, CLOCK_MONOTONIC },
 	{ "recv", c_recv, w_recv, 4, 0, CLOCK_MONOTONIC },
 	{ "accept", c_accept, w_accept, 1, 0, CLOCK_MONOTONIC },
@@ -708,6 +748,9 @@ static void pipes_setup(void)
 {
 	NEED(pipe(pipe_r) == 0 && pipe(pipe_w) == 0 && pipe(splice_p) == 0);
 	NEED(pipe(tee_a) == 0 && pipe(tee_b) == 0);
+	NEED(pipe(pipe_b) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair_b) == 0);
+	for (size_t i = 0; i < sizeof(huge); i++)
+		huge[i] = (char)(i * 2654435761u >> 13);
 	NEED(write(pipe_w[1], big, sizeof(big)) == sizeof(big));
 }
 

@@ -202,6 +202,51 @@ static void image_check(void)
 	closedir(d);
 }
 
+/* ---- a bind mount on /host, where the test has one ---- */
+
+static int host_fd, orphan_fd, orphan_dir;
+static char *host_map;
+static bool have_host;
+
+static void host_setup(void)
+{
+	char c[4];
+
+	have_host = access("/host/file", F_OK) == 0;
+	if (!have_host)
+		return;
+	host_fd = open("/host/file", O_RDWR);
+	NEED(host_fd >= 0 && read(host_fd, c, 4) == 4);
+	host_map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, host_fd, 0);
+	NEED(host_map != MAP_FAILED && memcmp(host_map, "host", 4) == 0);
+	orphan_fd = put("/host/orphan", "orphan");
+	NEED(unlink("/host/orphan") == 0);
+	NEED(mkdir("/host/gone", 0755) == 0);
+	orphan_dir = open("/host/gone", O_RDONLY | O_DIRECTORY);
+	NEED(orphan_dir >= 0 && rmdir("/host/gone") == 0);
+}
+
+static void host_check(void)
+{
+	char buf[32] = "";
+	struct stat st;
+
+	if (!have_host)
+		return;
+	CHECK(read(host_fd, buf, 5) == 5 && memcmp(buf, "file\n", 5) == 0);
+	host_map[0] = 'H';
+	CHECK(pread(host_fd, buf, 4, 0) == 4 && memcmp(buf, "Host", 4) == 0);
+	CHECK(pwrite(host_fd, "h", 1, 0) == 1 && host_map[0] == 'h');
+	CHECK(pread(orphan_fd, buf, 32, 0) == 6 && memcmp(buf, "orphan", 6) == 0);
+	CHECK(pwrite(orphan_fd, "s", 1, 6) == 1 && fstat(orphan_fd, &st) == 0 && st.st_size == 7 &&
+	      st.st_nlink == 0);
+	CHECK(ftruncate(orphan_fd, 2) == 0 && fstat(orphan_fd, &st) == 0 && st.st_size == 2);
+	CHECK(fstat(orphan_dir, &st) == 0 && st.st_nlink == 0);
+	CHECK(openat(orphan_dir, "x", O_RDONLY) < 0 && errno == ENOENT);
+	close(put("/host/made", "made"));
+	CHECK(has("/host/made", "made"));
+}
+
 /* ---- in the middle of a listing ---- */
 
 #define MANY 300
@@ -430,7 +475,7 @@ static void odd_check(void)
 int main(int argc, char **argv)
 {
 	static const struct item items[] = {
-		ITEM(offsets), ITEM(bytes), ITEM(names),  ITEM(image), ITEM(listing),
+		ITEM(offsets), ITEM(bytes), ITEM(names),  ITEM(image), ITEM(host), ITEM(listing),
 		ITEM(locks),   ITEM(memfd), ITEM(mounts), ITEM(odd),
 	};
 

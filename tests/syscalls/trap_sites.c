@@ -7,6 +7,7 @@
  */
 #include <asm/prctl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -618,6 +619,56 @@ TEST(exec_forgets_sites)
 		}
 		CHECK(child_status(pid) == 42 << 8);
 	}
+}
+
+/* ---- who one is ---- */
+
+static void expect_ids(long uid, long euid, long gid, long egid)
+{
+	for (int i = 0; i < 40; i++) {
+		CHECK(s_cmp(SYS_getuid, 0, 0, 0) == uid);
+		CHECK(s_cmp(SYS_geteuid, 0, 0, 0) == euid);
+		CHECK(s_cmp(SYS_getgid, 0, 0, 0) == gid);
+		CHECK(s_cmp(SYS_getegid, 0, 0, 0) == egid);
+		CHECK(s_cmp(SYS_getpid, 0, 0, 0) == getpid());
+	}
+}
+
+TEST(ids_are_those_of_now)
+{
+	heat(s_cmp);
+	expect_ids(getuid(), geteuid(), getgid(), getegid());
+	CHECK(setresgid(7, 8, 9) == 0);
+	expect_ids(getuid(), geteuid(), 7, 8);
+	CHECK(syscall(SYS_setresuid, 4, 5, 0) == 0);
+	expect_ids(4, 5, 7, 8);
+	CHECK(syscall(SYS_setresuid, -1, 0, -1) == 0);
+	expect_ids(4, 0, 7, 8);
+}
+
+TEST(ids_of_a_user_namespace_follow_its_map)
+{
+	int p[2], q[2];
+	char b, path[64];
+	pid_t pid;
+	int fd;
+
+	heat(s_cmp);
+	CHECK(pipe(p) == 0 && pipe(q) == 0);
+	pid = fork();
+	if (pid == 0) {
+		CHECK(unshare(CLONE_NEWUSER) == 0);
+		expect_ids(65534, 65534, 65534, 65534);
+		CHECK(write(p[1], "x", 1) == 1 && read(q[0], &b, 1) == 1);
+		expect_ids(11, 11, 65534, 65534);
+		_exit(0);
+	}
+	CHECK(read(p[0], &b, 1) == 1);
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	fd = open(path, O_WRONLY);
+	CHECK(fd >= 0 && write(fd, "11 0 1\n", 7) == 7);
+	CHECK(write(q[1], "x", 1) == 1);
+	CHECK(child_status(pid) == 0);
 }
 
 /* ---- %gs ---- */

@@ -13,6 +13,7 @@
 
 #include "sentry/fs/devpts/devpts.h"
 #include "sentry/fs/devpts/tty_priv.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/task.h"
 #include "sentry/vfs/vfs_state.h"
 
@@ -119,10 +120,11 @@ static ssize_t master_write(struct task *t, struct file *f, struct iter *it, int
 {
 	struct tty *tty = f->priv;
 	uint8_t buf[MASTER_WRITE_CHUNK];
-	size_t done = 0;
+	size_t done = task_call_progress(t);
 	long e;
 
 	(void)pos;
+	iter_advance(it, done);
 	while (it->left) {
 		ssize_t n = iter_copy_from(it, buf, MIN(it->left, sizeof(buf)));
 		size_t w;
@@ -139,7 +141,7 @@ static ssize_t master_write(struct task *t, struct file *f, struct iter *it, int
 		e = wait_event(t, &tty->master_wq, EPOLLOUT, DEADLINE_NONE,
 			       master_wait_write(tty));
 		if (e < 0)
-			return done ? (ssize_t)done : e;
+			return done ? task_call_partial(t, (ssize_t)done) : e;
 	}
 	return (ssize_t)done;
 }

@@ -248,12 +248,13 @@ static ssize_t slave_write(struct task *t, struct file *f, struct iter *it, int6
 {
 	struct tty_file *tf = f->priv;
 	uint8_t buf[TTY_WRITE_CHUNK];
-	size_t done = 0;
+	size_t done = task_call_progress(t);
 	int err;
 
 	(void)pos;
+	iter_advance(it, done);
 	if (tty_file_hung(tf))
-		return -EIO;
+		return done ? (ssize_t)done : -EIO;
 	if (READ_ONCE(tf->tty->termios.c_lflag) & TOSTOP) {
 		err = tty_check_change(t, tf->tty, SIGTTOU);
 		if (err)
@@ -279,7 +280,7 @@ static ssize_t slave_write(struct task *t, struct file *f, struct iter *it, int6
 		e = wait_event(t, &tf->tty->slave_wq, EPOLLOUT | EPOLLHUP, DEADLINE_NONE,
 			       slave_writable(tf));
 		if (e < 0)
-			return done ? (ssize_t)done : e;
+			return done ? task_call_partial(t, (ssize_t)done) : e;
 	}
 	return (ssize_t)done;
 }

@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/pipe/pipe_priv.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kmem.h"
 
 static _Atomic unsigned pages_used;
@@ -229,11 +230,12 @@ static ssize_t write_once(struct pipe *p, struct file *f, struct iter *it, bool 
 ssize_t pipe_write(struct task *t, struct file *f, struct iter *it, int64_t *pos)
 {
 	struct pipe *p = f->priv;
-	ssize_t done = 0;
+	ssize_t done = (ssize_t)task_call_progress(t);
 
 	(void)pos;
+	iter_advance(it, (size_t)done);
 	if (it->left == 0)
-		return 0;
+		return done;
 	for (;;) {
 		size_t before = it->left;
 		ssize_t r = write_once(p, f, it, done == 0);
@@ -249,6 +251,6 @@ ssize_t pipe_write(struct task *t, struct file *f, struct iter *it, int64_t *pos
 		if (!t || (f->flags & O_NONBLOCK))
 			return done ? done : -EAGAIN;
 		if (wait_event(t, &p->wq, EPOLLOUT | EPOLLERR, DEADLINE_NONE, writable(p)) < 0)
-			return done ? done : -ERESTARTSYS;
+			return done ? task_call_partial(t, done) : -ERESTARTSYS;
 	}
 }

@@ -7,7 +7,8 @@
  * But an edge-triggered epoll wants an edge for each expiry; so while somebody waits on the queue, the timer is
  * armed for the next period too.
  *
- * TFD_TIMER_CANCEL_ON_SET: accepted; the guest can't set the clock, and steps of the host's aren't reported.
+ * TFD_TIMER_CANCEL_ON_SET: the guest can't set the clock, and steps of the host's aren't reported; but a load from
+ * an image cancels, as a resume from suspension does in Linux.
  *
  * Lock order: timerfd.mu (RANK_TIMER) > timer queue; waitq is woken without it.
  */
@@ -35,6 +36,7 @@ struct timerfd {
 	int settime_flags;      /* (mu) for fdinfo */
 	bool on;                /* (mu) armed */
 	uint64_t ticks;         /* (mu) expiries accounted and unread */
+	bool cancelled;         /* (mu) the next read says ECANCELED */
 	int64_t deadline_ns;    /* (mu) of the next unaccounted expiry */
 	int64_t interval_ns;    /* (mu) */
 	struct ktimer kt;
@@ -118,6 +120,18 @@ static uint64_t take_ticks(struct timerfd *tf)
 	return n;
 }
 
+static bool take_cancelled(struct timerfd *tf)
+{
+	bool was;
+	AUTO_LOCK(&tf->mu);
+
+	was = tf->cancelled;
+	tf->cancelled = false;
+	if (was)
+		tf->ticks = 0;
+	return was;
+}
+
 static ssize_t timerfd_read(struct task *t, struct file *f, struct iter *it, int64_t *pos)
 {
 	struct timerfd *tf = f->priv;
@@ -127,6 +141,8 @@ static ssize_t timerfd_read(struct task *t, struct file *f, struct iter *it, int
 	(void)pos;
 	if (it->left < sizeof(n))
 		return -EINVAL;
+	if (take_cancelled(tf))
+		return -ECANCELED;
 	n = take_ticks(tf);
 	if (!n) {
 		if (!t || (atomic_load(&f->flags) & O_NONBLOCK))
@@ -147,7 +163,7 @@ static uint32_t timerfd_poll(struct file *f)
 	/* somebody looks: let the next expiry be an event for them */
 	if (tf->on && !tf->kt.queued)
 		ktimer_arm(&tf->kt, tf->deadline_ns);
-	return tf->ticks ? EPOLLIN | EPOLLRDNORM : 0;
+	return tf->ticks || tf->cancelled ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
 static struct waitq *timerfd_waitq(struct file *f)
@@ -256,6 +272,7 @@ long timerfd_set(struct file *f, int flags, const struct l_itimerspec *new,
 	tf->settime_flags = flags;
 	tf->interval_ns = timespec_to_ns(&new->it_interval);
 	tf->ticks = 0;
+	tf->cancelled = false;
 	tf->on = value != 0;
 	if (abs && is_boottime(tf->clockid))
 		value -= clock_boot_offset_ns();
@@ -288,6 +305,7 @@ static void timerfd_fields(struct state *s, struct file *f)
 	state_i32(s, &tf->settime_flags);
 	state_bool(s, &tf->on);
 	state_u64(s, &tf->ticks);
+	state_bool(s, &tf->cancelled);
 	if (realtime)
 		state_i64(s, &tf->deadline_ns);
 	else
@@ -306,6 +324,8 @@ static void timerfd_finish(struct state *s, struct file *f)
 	struct timerfd *tf = f->priv;
 
 	(void)s;
+	if (tf->on && (tf->settime_flags & TFD_TIMER_CANCEL_ON_SET) && tf->kt.clock == CLOCK_REALTIME)
+		tf->cancelled = true;
 	if (is_boottime(tf->clockid)) /* which went on meanwhile */
 		tf->deadline_ns -= clock_time_away_ns();
 	if (tf->on)

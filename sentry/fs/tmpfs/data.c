@@ -212,7 +212,7 @@ void tm_extent_add_locked(struct tm_file *f, uint64_t page, uint64_t npages, str
 	e->npages = npages;
 	e->mf = mfile_get(mf);
 	e->off = off;
-	e->common = mf == shared_mf;
+	e->common = mf == shared_mf || mfile_noexec(mf);
 	RB_INSERT(tm_extents, &f->extents, e);
 }
 

@@ -72,7 +72,8 @@ struct tm_extent {
 	uint64_t page, npages;    /* of the file */
 	struct mfile *mf;         /* reference; not the file's current one: frozen, see data.c */
 	uint64_t off;             /* in the mfile */
-	bool common;              /* other files' pages are in that mfile, too: stubs can't have it */
+	bool common;              /* other files' pages are in that mfile, too: stubs can't have it; or it
+				   * can't be executed from */
 };
 RB_HEAD(tm_extents, tm_extent);
 RB_PROTOTYPE(tm_extents, tm_extent, tree, )

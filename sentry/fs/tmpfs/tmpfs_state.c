@@ -84,7 +84,7 @@ static void entry_fields(struct state *s, struct tm_dir *d, struct tm_entry *e)
 	bool in_lower = e && e->in_lower;
 
 	if (e)
-		strcpy(name, e->name);
+		memcpy(name, e->name, strlen(e->name) + 1);
 	state_str(s, name, sizeof(name));
 	state_u64(s, &seq);
 	state_bool(s, &in_lower);
@@ -140,7 +140,7 @@ static void xattr_fields(struct state *s, struct tm_inode *ti, struct tm_xattr *
 	size_t size = x ? x->size : 0;
 
 	if (x && strlen(x->name) < sizeof(name))
-		strcpy(name, x->name);
+		memcpy(name, x->name, strlen(x->name) + 1);
 	state_str(s, name, sizeof(name));
 	state_blob(s, &value, &size, TM_XATTR_TOTAL_MAX);
 	if (!state_loading(s))

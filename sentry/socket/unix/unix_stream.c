@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 
 #include "base/alloc.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/task.h"
 #include "sentry/socket/unix/unix_priv.h"
 #include "sentry/state/state.h"
@@ -115,8 +116,12 @@ static ssize_t send_all(struct task *t, struct unix_sock *u, struct unix_sock *p
 			struct scm **scm, int flags)
 {
 	int64_t deadline = DEADLINE_NONE;
-	ssize_t done = 0;
+	ssize_t done = (ssize_t)task_call_progress(t);
+	struct scm *none = NULL;
 
+	if (done)
+		scm = &none; /* it went with the first byte */
+	iter_advance(it, (size_t)done);
 	while (it->left) {
 		ssize_t r = send_once(u, p, it, scm);
 		long w;
@@ -134,7 +139,7 @@ static ssize_t send_all(struct task *t, struct unix_sock *u, struct unix_sock *p
 			deadline = sock_deadline(&u->sk.sndtimeo_ns);
 		w = wait_event(t, &u->sk.wq, EPOLLOUT | EPOLLHUP, deadline, send_ready(u, p));
 		if (w < 0 && done)
-			return done;
+			return w == -ETIMEDOUT ? done : task_call_partial(t, done);
 		if (w < 0)
 			return w == -ETIMEDOUT ? -EAGAIN : sock_intr(&u->sk.sndtimeo_ns);
 	}
