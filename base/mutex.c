@@ -18,6 +18,7 @@
 
 #include "base/compiler.h"
 #include "base/log.h"
+#include "base/stats.h"
 
 #define HELD_MAX 32 /* locks of one thread at a time; deeper nesting is a bug */
 
@@ -107,7 +108,10 @@ void mutex_fini(struct mutex *m)
 static void lock_ranked(struct mutex *m, bool nested)
 {
 	rank_push(m, m->rank, nested);
-	must(pthread_mutex_lock(&m->m), "mutex_lock"); /* host: futex */
+	if (likely(!stats_on()) || pthread_mutex_trylock(&m->m)) {
+		stat_inc(STAT_LOCK_BUSY);
+		must(pthread_mutex_lock(&m->m), "mutex_lock"); /* host: futex */
+	}
 	atomic_store_explicit(&m->owner, self_token(), memory_order_relaxed);
 }
 

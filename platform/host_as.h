@@ -220,6 +220,8 @@ void as_add_spare_locked(struct plat_as *as, int id);
 bool ctx_enter(struct plat_ctx *ctx);
 void ctx_leave(struct plat_ctx *ctx);
 void ctx_kick(struct plat_ctx *ctx);
+/* The signal alone. */
+void ctx_send_kick(struct plat_ctx *ctx);
 /* Around each stay: @from is what ctx_account_start() returned. */
 uint64_t ctx_account_start(struct plat_ctx *ctx);
 uint64_t ctx_account(struct plat_ctx *ctx, uint64_t from); /* the time now */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/host_as.h"
 
 #define CPUCLOCK_SCHED \
@@ -45,14 +46,23 @@ bool ctx_enter(struct plat_ctx *ctx)
 	return false;
 }
 
-/* Calls the thread back if it is in the guest and nobody has done so yet. */
+void ctx_send_kick(struct plat_ctx *ctx)
+{
+	/* host: tgkill */
+	(void)HOST(TGKILL, syscall(SYS_tgkill, ctx->as->stub.pid, ctx->tid, KICK_SIGNAL));
+}
+
+/* Calls the thread back if it is in the guest and nobody has done so yet. The note must not be left on one
+ * that is on its way out: it would hold off the kick that its next stay needs. */
 void ctx_kick(struct plat_ctx *ctx)
 {
-	unsigned old = atomic_fetch_or(&ctx->state, CTX_KICKED);
+	unsigned st = atomic_load(&ctx->state);
 
-	if ((old & (CTX_IN_GUEST | CTX_KICKED)) == CTX_IN_GUEST)
-		syscall(SYS_tgkill, ctx->as->stub.pid, ctx->tid,
-			KICK_SIGNAL); /* host: tgkill */
+	do {
+		if ((st & (CTX_IN_GUEST | CTX_KICKED)) != CTX_IN_GUEST)
+			return;
+	} while (!atomic_compare_exchange_weak(&ctx->state, &st, st | CTX_KICKED));
+	ctx_send_kick(ctx);
 }
 
 void host_ctx_interrupt(struct plat_ctx *ctx)
@@ -173,7 +183,7 @@ uint64_t host_ctx_cpu_ns(struct plat_ctx *ctx)
 	struct timespec ts;
 
 	if (!atomic_load_explicit(&ctx->as->multi, memory_order_relaxed) &&
-	    !clock_gettime(clock, &ts)) { /* host: clock_gettime */
+	    !HOST(CLOCK, clock_gettime(clock, &ts))) { /* host: clock_gettime */
 		ns = (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
 	} else {
 		uint64_t now = mono_ns();

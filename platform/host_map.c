@@ -161,7 +161,7 @@ bool host_send_fd(const struct host_stub *s, int fd)
 	c.align.cmsg_type = SCM_RIGHTS;
 	memcpy(CMSG_DATA(&c.align), &fd, sizeof(fd));
 	/* The socket is drained by every batch, so only a stub that plays games fills it. */
-	return sendmsg(s->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1; /* host: sendmsg */
+	return HOST(SEND, sendmsg(s->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT)) == 1; /* host: sendmsg */
 }
 
 struct batch {
@@ -255,6 +255,7 @@ static bool run_batch(struct batch *b, struct plat_ctx *ctx)
 	bool ok = host_ops->run_ops(b->as, ctx, b->n);
 
 	stat_inc(STAT_MAP_BATCH);
+	stat_add(STAT_MAP_OP, b->n);
 	b->n = 0;
 	return ok;
 }

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/host_as.h"
 
 #define QUICK_NS  400000U   /* a stay in the guest up to this counts as quick */
@@ -43,7 +44,7 @@ static struct {
 static void set_cpus(int tid, const cpu_set_t *set)
 {
 	/* host: sched_setaffinity. Only speed depends on it; a thread may be gone already. */
-	(void)sched_setaffinity(tid, sizeof(*set), set);
+	(void)HOST(AFFINITY, sched_setaffinity(tid, sizeof(*set), set));
 }
 
 static void release_locked(struct plat_ctx *ctx)

@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/host_as.h"
 #include "sentry/mm/mfile.h"
 
@@ -67,7 +68,7 @@ static int zyg_send(const struct zyg_req *req, int fd)
 		memcpy(CMSG_DATA(&c.align), &fd, sizeof(fd));
 	}
 	do {
-		n = sendmsg(zyg_fd, &m, MSG_NOSIGNAL); /* host: sendmsg */
+		n = HOST(SEND, sendmsg(zyg_fd, &m, MSG_NOSIGNAL)); /* host: sendmsg */
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
 }
@@ -89,7 +90,7 @@ static int zyg_recv(struct zyg_rep *rep, int *ret_fd)
 
 	*ret_fd = -1;
 	do {
-		n = recvmsg(zyg_fd, &m, MSG_CMSG_CLOEXEC); /* host: recvmsg */
+		n = HOST(RECV, recvmsg(zyg_fd, &m, MSG_CMSG_CLOEXEC)); /* host: recvmsg */
 	} while (n < 0 && errno == EINTR);
 	if (n != sizeof(*rep))
 		return n < 0 ? -errno : -EPIPE;
@@ -163,6 +164,7 @@ int pool_make(struct host_stub *ret)
 		mfile_range_put(opsmf, ret->ops_off, STUB_OPS_SIZE);
 		return err;
 	}
+	stat_inc(STAT_STUB_MADE);
 	err = zyg_call(&req, -1, &rep, &fd);
 	if (!err && rep.res < 0)
 		err = rep.res;

@@ -25,7 +25,8 @@ int cli_main(int argc, char **argv);
 /* Prints "holdfast: <message>" to fd 2 and the log, as the last error record. Returns 1. */
 int cli_fail(const char *fmt, ...) __printf(1, 2) __cold;
 
-extern const struct command cmd_checkpoint, cmd_restore, cmd_fork;
+extern const struct command cmd_checkpoint, cmd_restore, cmd_fork, cmd_suspend, cmd_wake, cmd_snapshot, cmd_snapshots,
+	cmd_rollback, cmd_prune, cmd_tree;
 extern const struct command cmd_run, cmd_create, cmd_start, cmd_exec, cmd_state, cmd_list, cmd_ps, cmd_kill,
 	cmd_delete, cmd_wait, cmd_spec, cmd_features, cmd_do, cmd_debug, cmd_pause, cmd_resume, cmd_update,
 	cmd_events;
@@ -34,7 +35,7 @@ extern const struct command cmd_run, cmd_create, cmd_start, cmd_exec, cmd_state,
 
 /* Opens container @id or prints why not (NULL). */
 struct statedir *cli_open(const char *id);
-/* "creating", "created", "running", "paused" or "stopped", from the sentry if it lives. */
+/* "creating", "created", "running", "paused", "stopped" or "suspended", from the sentry if it lives. */
 const char *cli_status(struct statedir *s);
 /* One control request; the reply (new reference) or NULL. *ret_why (heap) says why not. */
 json_t *cli_request(struct statedir *s, json_t *req, char **ret_why);
@@ -42,6 +43,8 @@ json_t *cli_request(struct statedir *s, json_t *req, char **ret_why);
 bool cli_signal_sentry(struct statedir *s, int sig);
 /* When process @pid started, in clock ticks since boot; 0 when there is none. */
 long long cli_start_time(pid_t pid);
+/* Ends the processes of a container and removes its control groups. 0 or -1 after a message. */
+int cli_end_processes(struct statedir *s);
 /* Removes a container whose sentry is gone (or kills it first). 0 or -1 after a message. */
 int cli_destroy(struct statedir *s, bool force);
 /* The exit status that a stopped container left, 255 when it left none. */

@@ -15,6 +15,7 @@
 #include "runtime/control.h"
 #include "runtime/errno_text.h"
 #include "runtime/hooks.h"
+#include "runtime/image_store.h"
 
 #define KILL_WAIT_MS 10000 /* for a killed sentry to be gone */
 
@@ -80,7 +81,7 @@ const char *cli_status(struct statedir *s)
 			ret = known[i];
 	json_decref(req);
 	json_decref(rep);
-	return ret;
+	return !status && store_suspended(s) ? "suspended" : ret;
 }
 
 int cli_exit_status(struct statedir *s)
@@ -144,6 +145,15 @@ static void kill_sentry(struct statedir *s)
 	(void)poll(&p, 1, KILL_WAIT_MS); /* a process that won't die shows below */
 }
 
+int cli_end_processes(struct statedir *s)
+{
+	int r;
+
+	kill_sentry(s);
+	r = cgroup_remove(s);
+	return r ? cli_fail("cannot remove the cgroups of %s: %s", s->id, errno_text(-r)), -1 : 0;
+}
+
 int cli_destroy(struct statedir *s, bool force)
 {
 	const char *status = force ? "" : cli_status(s);
@@ -154,10 +164,8 @@ int cli_destroy(struct statedir *s, bool force)
 	/* one that was created and never started may go without force, as with runc */
 	if (!force && strcmp(status, "stopped") != 0 && strcmp(status, "created") != 0)
 		return cli_fail("cannot delete container %s that is not stopped: %s", s->id, status), -1;
-	kill_sentry(s); /* a stopped one may be about to end, still */
-	r = cgroup_remove(s);
-	if (r)
-		return cli_fail("cannot remove the cgroups of %s: %s", s->id, errno_text(-r)), -1;
+	if (cli_end_processes(s)) /* a stopped one may be about to end, still */
+		return -1;
 	saved = statedir_load(s, "state.json");
 	r = statedir_remove(s);
 	if (r)

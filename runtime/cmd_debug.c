@@ -73,10 +73,25 @@ static void print_stats(json_t *rep)
 	printf("\n%12.3f  host calls for each call of the guest\n", sum ? (double)host / (double)sum : 0.0);
 }
 
+/* Counts for @seconds, or, with 0, until standard input ends; then says when it has begun. */
+static void count_meanwhile(void)
+{
+	struct timespec pause = { .tv_sec = (time_t)seconds };
+	char c;
+
+	if (seconds) {
+		while (nanosleep(&pause, &pause) && errno == EINTR)
+			;
+		return;
+	}
+	fputs("counting\n", stderr);
+	while (read(0, &c, 1) > 0)
+		;
+}
+
 static int show_stats(struct statedir *s)
 {
 	json_t *req = json_pack("{s:s}", "op", "counters"), *rep;
-	struct timespec pause = { .tv_sec = (time_t)seconds };
 	AUTO_CLOSE int sock = control_connect(s->fd);
 	const char *why;
 
@@ -94,8 +109,7 @@ static int show_stats(struct statedir *s)
 		return r;
 	}
 	json_decref(rep);
-	while (nanosleep(&pause, &pause) && errno == EINTR)
-		;
+	count_meanwhile();
 	shutdown(sock, SHUT_WR);
 	rep = control_recv(sock, NULL, NULL);
 	if (!rep)
@@ -125,7 +139,7 @@ static int debug(int argc, char **argv)
 
 static const struct opt debug_opts[] = {
 	{ "stats", 0, OPT_FLAG, &stats, NULL, "count calls, host calls and hand-overs for a while" },
-	{ "seconds", 0, OPT_UINT, &seconds, "N", "how long (default: 5)" },
+	{ "seconds", 0, OPT_UINT, &seconds, "N", "how long (default: 5; 0: until standard input ends)" },
 	{ "format", 'f', OPT_STR, &format, "FORMAT", "table (default) or json" },
 	{ 0 },
 };

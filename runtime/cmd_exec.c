@@ -17,6 +17,8 @@
 #include "runtime/console_socket.h"
 #include "runtime/control.h"
 #include "runtime/errno_text.h"
+#include "runtime/image_store.h"
+#include "runtime/park.h"
 
 static struct {
 	const char *cwd, *user, *process, *pid_file, *pidfd_socket, *console_socket, *apparmor, *label,
@@ -261,7 +263,7 @@ static int leave_waiter(struct statedir *s, int sock, struct attach *a)
 
 static int exec_process(struct statedir *s, json_t *proc)
 {
-	AUTO_CLOSE int sock = control_connect(s->fd);
+	AUTO_CLOSE int sock = park_connect(s);
 	bool tty = json_is_true(json_object_get(proc, "terminal"));
 	unsigned rows = 0, cols = 0;
 	struct attach *a = NULL;
@@ -283,7 +285,13 @@ static int exec_process(struct statedir *s, json_t *proc)
 			"rows", (int)rows, "cols", (int)cols, "tied", o.detach && (o.pid_file || o.pidfd_socket),
 			"ignore_paused", o.ignore_paused);
 	memcpy(fds + nfds, extra.fd, extra.n * sizeof(fds[0]));
-	rep = control_send(sock, req, fds, nfds + extra.n) ? NULL : control_recv(sock, NULL, NULL);
+	rep = control_call(sock, req, fds, nfds + extra.n);
+	if (!rep && store_suspended(s)) {
+		/* We were in its queue when it was suspended: nothing has been started. */
+		close(sock);
+		sock = park_connect(s);
+		rep = sock < 0 ? NULL : control_call(sock, req, fds, nfds + extra.n);
+	}
 	extra_fds_close(&extra);
 	json_decref(req);
 	if (tty)

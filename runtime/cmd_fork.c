@@ -9,7 +9,9 @@
 #include "base/alloc.h"
 #include "runtime/cli.h"
 #include "runtime/errno_text.h"
+#include "runtime/image_store.h"
 #include "runtime/isolate.h"
+#include "runtime/park.h"
 #include "runtime/restore.h"
 
 #define BRANCHES_MAX 1000u
@@ -39,7 +41,8 @@ static char *branch_id(const char *id, const char *newid, unsigned i, unsigned *
 	return NULL;
 }
 
-static int branch(const struct image_source *src, const char *id)
+/* A branch @id of container @of, which was at image @head (NULL: it has none). */
+static int branch(const struct image_source *src, const char *of, const char *head, const char *id)
 {
 	AUTO(statedir_close) struct statedir *s = NULL;
 	AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -59,16 +62,20 @@ static int branch(const struct image_source *src, const char *id)
 		(void)cli_destroy(s, true); /* the first failure is what is reported */
 		return 1;
 	}
+	store_came_from(s, of, head);
 	printf("%s\n", id);
 	return 0;
 }
 
 static int fork_container(int argc, char **argv)
 {
-	AUTO(statedir_close) struct statedir *s = cli_open(argv[0]);
+	AUTO(statedir_close) struct statedir *s = park_open_awake(argv[0]);
 	AUTO(image_close) struct image_source *src = NULL;
 	AUTO_FREE char *why = NULL;
+	json_t *lineage = NULL;
+	const char *head;
 	unsigned from = 1;
+	int r = 0;
 
 	if (!s)
 		return 1;
@@ -79,15 +86,15 @@ static int fork_container(int argc, char **argv)
 	src = sandbox_branch(s, &why);
 	if (!src)
 		return cli_fail("cannot fork container %s: %s", s->id, why);
-	for (unsigned i = 0; i < o.n; i++) {
+	lineage = store_lineage(s);
+	head = json_string_value(json_object_get(lineage, "head"));
+	for (unsigned i = 0; i < o.n && !r; i++) {
 		AUTO_FREE char *id = branch_id(s->id, argc > 1 ? argv[1] : NULL, i, &from);
 
-		if (!id)
-			return cli_fail("no free id for a branch of %s", s->id);
-		if (branch(src, id))
-			return 1;
+		r = id ? branch(src, s->id, head, id) : cli_fail("no free id for a branch of %s", s->id);
 	}
-	return 0;
+	json_decref(lineage);
+	return r;
 }
 
 const struct command cmd_fork = {

@@ -24,7 +24,7 @@ static json_t *current_state(struct statedir *s)
 		st = json_pack("{s:s, s:s, s:s}", "ociVersion", OCI_SPEC_VERSION, "id", s->id, "bundle",
 			       "");
 	json_object_set_new(st, "status", json_string(status));
-	if (!strcmp(status, "stopped"))
+	if (!strcmp(status, "stopped") || !strcmp(status, "suspended"))
 		json_object_set_new(st, "pid", json_integer(0));
 	json_object_del(st, "hooks");
 	json_object_del(st, "creating");
@@ -57,7 +57,8 @@ const struct command cmd_state = {
 	.name = "state",
 	.synopsis = "ID",
 	.summary = "print a container's state as JSON",
-	.details = "  The runtime-spec's state object: ociVersion, id, status (created, running or stopped),\n"
+	.details = "  The runtime-spec's state object: ociVersion, id, status (created, running, stopped,\n"
+		   "  and, beyond it, paused and suspended),\n"
 		   "  pid (of the sandbox, on the host; 0 when stopped), bundle, annotations; and rootfs,\n"
 		   "  created and owner as runc has them. A sandbox that was killed shows as stopped.",
 	.opts = no_opts,

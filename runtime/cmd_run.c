@@ -20,6 +20,8 @@
 #include "runtime/cmd_run.h"
 #include "runtime/control.h"
 #include "runtime/hooks.h"
+#include "runtime/image_store.h"
+#include "runtime/pod.h"
 #include "runtime/console_socket.h"
 #include "runtime/errno_text.h"
 #include "runtime/seccomp_profile.h"
@@ -100,6 +102,8 @@ static int save_state_as(const struct launch *l, pid_t pid, bool creating, char 
 					 kasprintf("%s/%s", l->bundle, l->spec->root_path);
 	AUTO_FREE char *owner = owner_name();
 
+	json_t *old = statedir_load(l->dir, "state.json");
+	const char *first = json_string_value(json_object_get(old, "created")); /* of one that is woken */
 	struct timespec now;
 	char created[32];
 	struct tm tm;
@@ -109,13 +113,15 @@ static int save_state_as(const struct launch *l, pid_t pid, bool creating, char 
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	j = json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:s, s:O*, s:s, s:O*, s:b}", "ociVersion",
+	j = json_pack("{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:s, s:O*, s:s, s:O*, s:b, s:s*}", "ociVersion",
 		      l->spec->oci_version, "id", l->dir->id, "pid", pid, "sentry_pid", pid,
 		      "sentry_start", (json_int_t)cli_start_time(pid), "bundle", l->bundle, "rootfs",
-		      rootfs, "created", created, "annotations", l->spec->annotations, "owner",
-		      owner, "hooks", json_object_get(l->spec->json, "hooks"), "creating", creating);
+		      rootfs, "created", first ?: created, "annotations", l->spec->annotations, "owner",
+		      owner, "hooks", json_object_get(l->spec->json, "hooks"), "creating", creating, "sandbox",
+		      l->sandbox ? l->sandbox->id : NULL);
 	r = statedir_save(l->dir, "state.json", j);
 	json_decref(j);
+	json_decref(old);
 	if (r)
 		*ret_why = kasprintf("cannot write %s/state.json: %s", l->dir->path, errno_text(-r));
 	return r ? -1 : 0;
@@ -155,12 +161,48 @@ static void leave_relay(struct statedir *s, struct boot_request *b)
 	_exit(0);
 }
 
+/* The container whose pid namespace it joins; false with *ret_why when the path is of none of the pod's. */
+static bool find_pidns(struct launch *l, char **ret_id, char **ret_why)
+{
+	const char *path = l->spec->namespaces[NAMESPACE_PID].path;
+	int pid = 0;
+
+	if (!path)
+		return true;
+	if (sscanf(path, "/proc/%d/ns/pid", &pid) == 1)
+		*ret_id = pod_find(l->sandbox, pid);
+	if (!*ret_id)
+		*ret_why = kasprintf("namespace path: %s is of no container of sandbox %s", path,
+				     l->sandbox->id);
+	l->pidns_of = *ret_id;
+	return *ret_id != NULL;
+}
+
+/* In a sandbox of its own, or in that of its pod; with its state saved. */
+static int launch(struct launch *l, struct boot_request *b, char **ret_why)
+{
+	const char *id = pod_sandbox_of(b->spec, b->id);
+	AUTO_FREE char *why = NULL;
+	AUTO_FREE char *pidns = NULL;
+	AUTO(statedir_close) struct statedir *sandbox = id ? statedir_open(globals.root, id, &why) : NULL;
+	int r = -1;
+
+	l->sandbox = sandbox;
+	if (!id)
+		r = sandbox_launch(l, &b->pid, ret_why);
+	else if (!sandbox)
+		*ret_why = kasprintf("the sandbox of the pod: %s", why);
+	else if (find_pidns(l, &pidns, ret_why))
+		r = sandbox_join(l, &b->pid, ret_why);
+	return r ? r : save_state_as(l, b->pid, false, ret_why);
+}
+
 int container_boot(struct boot_request *b, struct statedir **ret_dir)
 {
 	AUTO_FREE char *why = NULL;
 	json_t *seccomp = seccomp_profile_compile(
 		json_object_get(json_object_get(b->spec->json, "linux"), "seccomp"), &why);
-	struct statedir *s = seccomp ? statedir_create(globals.root, b->id, &why) : NULL;
+	struct statedir *s = !seccomp ? NULL : b->woken ?: statedir_create(globals.root, b->id, &why);
 	AUTO(cgroup_close) struct cgroup *cgroup =
 		s && b->cgroup ? cgroup_create(s, b->spec->json, globals.systemd_cgroup, &why) : NULL;
 	struct launch l = { .dir = s,
@@ -185,15 +227,19 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 
 	if (!s)
 		return cli_fail("%s", why);
-	launched = (cgroup || !b->cgroup) && !sandbox_launch(&l, &b->pid, &why);
+	launched = (cgroup || !b->cgroup) && !launch(&l, b, &why);
 	extra_fds_close(&b->extra);
-	if (launched && !save_state_as(&l, b->pid, false, &why)) {
+	if (launched) {
 		if (b->relay)
 			leave_relay(s, b);
 		*ret_dir = s;
 		return 0;
 	}
 	(void)cli_fail("%s", why);
+	if (b->woken) {
+		(void)cli_end_processes(s); /* it is as it was; the first failure is what is reported */
+		return 1;
+	}
 	(void)cli_destroy(s, true); /* leaves nothing behind; it has said why if it couldn't */
 	statedir_close(s);
 	return 1;
@@ -242,6 +288,7 @@ static int prepare(const char *id, struct boot_request *b, enum overlay_mode ove
 	if (!b->spec)
 		return cli_fail("%s", why);
 	warn_of(b->spec);
+	pod_size_sandbox(b->spec);
 	if (extra_fds_collect(json_object_get(b->spec->json, "process"), true, o.preserve_fds, &b->extra,
 			      &why))
 		return cli_fail("%s", why);
@@ -376,8 +423,12 @@ int container_run(struct boot_request *b, bool keep, bool tied)
 		close(b->console_fd);
 	status = container_follow(s, a, tied);
 	attach_end(a);
-	if (status == NO_STATUS)
+	if (status == NO_STATUS && store_suspended(s)) {
+		keep = true;
+		fprintf(stderr, "holdfast: container %s has been suspended\n", s->id);
+	} else if (status == NO_STATUS) {
 		status = sentry_status(b->pid);
+	}
 	if (!keep)
 		(void)cli_destroy(s, true); /* has said why if it couldn't */
 	return status;

@@ -3,8 +3,9 @@
  * A guest terminal's outer end. The pty is the sentry's own (line discipline, job control and all); a
  * thread carries bytes between its master and the host descriptor at which the user's client sits.
  *
- * When the client goes away the terminal stays: output is read and dropped, so that the guest
- * doesn't block, until the session is over.
+ * When the client goes away the terminal stays: output is read and kept (the last CONSOLE_BACK bytes),
+ * so that the guest doesn't block, until the session is over. Another client may take its place (`attach`)
+ * and gets what was kept first.
  *
  * The thread sleeps in ppoll() on the host descriptor and on an eventfd that the master's wait queue
  * rings: no polling.
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -26,6 +28,7 @@
 #include "sentry/state/state.h"
 
 #define CONSOLE_BUF 4096
+#define CONSOLE_BACK 65536 /* scrollback */
 
 struct console {
 	struct ref ref;
@@ -34,6 +37,12 @@ struct console {
 	int hostfd, bell;
 	struct waiter waiter;
 	_Atomic bool finish;
+	_Atomic int next;      /* client that is to take over, or -1 */
+	_Atomic bool attended; /* somebody sits there */
+	char *back;            /* ring of output, CONSOLE_BACK bytes; NULL before the first */
+	size_t back_at, back_len; /* where the next byte goes; how many are there */
+	char *replay;          /* what a new client gets first, or NULL */
+	size_t replay_off, replay_len;
 	char in[CONSOLE_BUF];  /* host -> guest, not taken yet */
 	size_t in_off, in_len;
 	char out[CONSOLE_BUF]; /* guest -> host, not taken yet */
@@ -73,14 +82,18 @@ void console_drain(int64_t deadline_ns)
 	mutex_unlock(&relays.mu);
 }
 
-static void console_put(struct console *c)
+void console_put(struct console *c)
 {
 	if (!ref_put(&c->ref))
 		return;
 	if (c->hostfd >= 0)
 		close(c->hostfd);
+	if (c->next >= 0)
+		close(c->next);
 	close(c->bell);
 	tty_put(c->tty);
+	free(c->back);
+	free(c->replay);
 	free(c);
 }
 
@@ -97,12 +110,63 @@ static void master_changed(struct waiter *w, uint32_t events)
 	ring(container_of(w, struct console, waiter));
 }
 
+/* Copies of the descriptor (control_attach.c) learn of it, too. What is in the socket can still be read. */
 static void client_gone(struct console *c)
 {
-	if (c->hostfd >= 0)
+	if (c->hostfd >= 0) {
+		(void)shutdown(c->hostfd, SHUT_RDWR); /* host: shutdown. A pty has none */
 		close(c->hostfd);
+	}
 	c->hostfd = -1;
+	c->attended = false;
 	c->in_len = c->out_len = 0;
+	free(steal_ptr(&c->replay));
+}
+
+/* ---- scrollback ---- */
+
+static void remember(struct console *c, const char *buf, size_t n)
+{
+	if (!c->back)
+		c->back = kzalloc(CONSOLE_BACK);
+	while (n) {
+		size_t k = MIN(n, CONSOLE_BACK - c->back_at);
+
+		memcpy(c->back + c->back_at, buf, k);
+		c->back_at = (c->back_at + k) % CONSOLE_BACK;
+		c->back_len = MIN(c->back_len + k, (size_t)CONSOLE_BACK);
+		buf += k;
+		n -= k;
+	}
+}
+
+/* All of it in order; heap. */
+static char *recall(const struct console *c)
+{
+	size_t from = (c->back_at + CONSOLE_BACK - c->back_len) % CONSOLE_BACK;
+	char *all = kzalloc(CONSOLE_BACK);
+	size_t k = MIN(c->back_len, CONSOLE_BACK - from);
+
+	if (c->back_len) {
+		memcpy(all, c->back + from, k);
+		memcpy(all + k, c->back, c->back_len - k);
+	}
+	return all;
+}
+
+/* A new client takes over, if there is one. What it is sent first includes what the old one didn't take. */
+static void change_client(struct console *c)
+{
+	int fd = atomic_exchange(&c->next, -1);
+
+	if (fd < 0)
+		return;
+	client_gone(c);
+	c->hostfd = fd;
+	c->attended = true;
+	c->replay = recall(c);
+	c->replay_off = 0;
+	c->replay_len = c->back_len;
 }
 
 /* Takes what the host has, gives it to the terminal as far as it has room. */
@@ -130,12 +194,38 @@ static void pump_in(struct console *c, bool readable)
 	}
 }
 
+/* host: sendto (a socket) or write (a pty's slave). What can't be taken now is left; true: later. */
+static bool send_some(struct console *c, const char *buf, size_t *off, size_t *len)
+{
+	while (*len && c->hostfd >= 0) {
+		ssize_t n = send(c->hostfd, buf + *off, *len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == ENOTSOCK)
+			n = write(c->hostfd, buf + *off, *len);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return true;
+		if (n < 0) {
+			client_gone(c);
+			break;
+		}
+		*off += (size_t)n;
+		*len -= (size_t)n;
+	}
+	*len = 0;
+	return false;
+}
+
 /* False when the terminal is dead: every slave is closed and nothing is left to read. */
 static bool pump_out(struct console *c)
 {
 	struct iter it;
 	ssize_t n;
 
+	if (c->replay) {
+		if (send_some(c, c->replay, &c->replay_off, &c->replay_len))
+			return true;
+		free(steal_ptr(&c->replay)); /* NULL already if the client went away meanwhile */
+	}
 	for (;;) {
 		if (!c->out_len) {
 			iter_init_kernel(&it, c->out, sizeof(c->out));
@@ -144,23 +234,10 @@ static bool pump_out(struct console *c)
 				return n == -EAGAIN;
 			c->out_off = 0;
 			c->out_len = (size_t)n;
+			remember(c, c->out, c->out_len);
 		}
-		if (c->hostfd < 0) {
-			c->out_len = 0;
-			continue;
-		}
-		/* host: sendto (a socket) or write (a pty's slave) */
-		n = send(c->hostfd, c->out + c->out_off, c->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && errno == ENOTSOCK)
-			n = write(c->hostfd, c->out + c->out_off, c->out_len);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		if (send_some(c, c->out, &c->out_off, &c->out_len))
 			return true;
-		if (n < 0) {
-			client_gone(c);
-			continue;
-		}
-		c->out_off += (size_t)n;
-		c->out_len -= (size_t)n;
 	}
 }
 
@@ -177,13 +254,16 @@ static void *console_main(void *arg)
 				       { .fd = c->hostfd } };
 		uint64_t rung;
 
+		change_client(c);
+		p[1].fd = c->hostfd;
 		/* A dead terminal may come back to life: a session can reopen its slave. */
 		alive = pump_out(c);
-		if (c->finish && (!alive || (!c->out_len && !(file_poll(c->master) & EPOLLIN))))
+		if (c->finish && (!alive || (!c->out_len && !c->replay && !(file_poll(c->master) & EPOLLIN))))
 			break;
+		p[1].fd = c->hostfd;
 		if (!c->in_len)
 			p[1].events |= POLLIN;
-		if (c->out_len)
+		if (c->out_len || c->replay)
 			p[1].events |= POLLOUT;
 		world_leave();
 		failed = poll(p, 2, -1) < 0 && errno != EINTR; /* host: ppoll */
@@ -222,7 +302,20 @@ static bool start_thread(struct console *c)
 static void begin(struct console *c)
 {
 	c->waiter = (struct waiter){ .mask = ~0u, .wake = master_changed };
+	c->next = -1;
+	c->attended = c->hostfd >= 0;
 	ref_init(&c->ref);
+}
+
+/* Keeps what was output before in an image, oldest first. */
+static void back_fields(struct state *s, struct console *c)
+{
+	uint32_t n = state_count(s, (uint32_t)c->back_len, CONSOLE_BACK);
+	AUTO_FREE char *all = state_loading(s) ? kzalloc(CONSOLE_BACK) : recall(c);
+
+	state_bytes(s, all, n);
+	if (state_loading(s) && n)
+		remember(c, all, n);
 }
 
 struct console *console_start(struct super *devpts, int hostfd, unsigned rows, unsigned cols,
@@ -284,6 +377,8 @@ void console_fields(struct state *s, struct console **pc)
 	state_ref(s, &state_tty, &c->tty);
 	buffer_fields(s, c->in, &c->in_off, &c->in_len);
 	buffer_fields(s, c->out, &c->out_off, &c->out_len);
+	if (!state_loading(s) || state_version(s) >= 2)
+		back_fields(s, c);
 	if (!c->master || !c->tty)
 		state_fail(s, "a console without a terminal");
 }
@@ -291,8 +386,29 @@ void console_fields(struct state *s, struct console **pc)
 bool console_revive(struct console *c, int hostfd)
 {
 	c->hostfd = hostfd;
+	c->attended = hostfd >= 0;
 	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* host: eventfd2 */
 	return c->bell >= 0 && start_thread(c);
+}
+
+struct console *console_get(struct console *c)
+{
+	ref_get(&c->ref);
+	return c;
+}
+
+void console_attach(struct console *c, int hostfd)
+{
+	int old = atomic_exchange(&c->next, hostfd);
+
+	if (old >= 0)
+		close(old);
+	ring(c);
+}
+
+bool console_attended(const struct console *c)
+{
+	return c->attended;
 }
 
 struct tty *console_tty(const struct console *c)

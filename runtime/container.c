@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -37,6 +38,23 @@ int container_exit_code(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/*
+ * Until the first process has ended. One that waits for `start` ends with its sandbox only if it has a thread that
+ * can: it gets one when somebody has doomed it.
+ */
+static int wait_first(struct container *c)
+{
+	struct tgroup *tg = c->init->leader->tg;
+
+	mutex_lock(&kernel.tasks_mu);
+	while (c->sandbox && !tg->zombie && !tg->group_exit)
+		cond_wait(&kernel.tasks_cond, &kernel.tasks_mu);
+	mutex_unlock(&kernel.tasks_mu);
+	if (c->sandbox)
+		(void)container_start(c); /* it mostly runs already */
+	return tgroup_wait_exit(tg);
+}
+
 /* The exit status goes where it survives us: a file of the state directory. */
 static void record_exit(struct container *c, int status)
 {
@@ -52,7 +70,7 @@ static void record_exit(struct container *c, int status)
 static void *watch_init(void *arg)
 {
 	struct container *c = arg;
-	int status = tgroup_wait_exit(c->init->leader->tg);
+	int status = wait_first(c);
 	struct console *con;
 
 	world_enter();
@@ -66,10 +84,14 @@ static void *watch_init(void *arg)
 	if (con)
 		console_finish(con);
 	world_leave();
+	if (c->shares_pidns)
+		container_signal_all(c, SIGKILL); /* no first process of a namespace takes them along */
 	AUTO_LOCK(&c->mu);
 	c->exit_status = status;
 	c->stopped = true;
 	cond_broadcast(&c->changed);
+	if (c->sandbox)
+		(void)shutdown(c->boot->listener, SHUT_RDWR); /* host: shutdown. Ends control_serve_member() */
 	return NULL;
 }
 
@@ -97,34 +119,30 @@ struct container *container_new(const struct boot *b, struct gofer_client *gofer
 	mutex_init(&c->mu, RANK_CONTROL);
 	cond_init(&c->changed);
 	list_init(&c->sessions);
+	list_init(&c->members);
+	list_init(&c->member);
 	return c;
 }
 
 int container_watch(struct container *c, char **ret_why)
 {
-	pthread_t th;
-
-	if (pthread_create(&th, NULL, watch_init, c)) {
-		*ret_why = kstrdup("cannot start a thread");
-		return -1;
-	}
-	pthread_detach(th);
-	return 0;
+	if (!pthread_create(&c->watcher, NULL, watch_init, c))
+		return 0;
+	*ret_why = kstrdup("cannot start a thread");
+	return -1;
 }
 
-int container_create(const struct boot *b, struct gofer_client *gofer, struct container **ret,
-		     char **ret_why)
+int container_build(struct container *c, char **ret_why)
 {
-	struct super *sb = root_super(b, gofer);
-	struct container *c;
+	const struct boot *b = c->boot;
+	struct super *sb = root_super(b, c->gofer);
 	struct mntns *mnt;
 
 	if (is_err(sb)) {
 		*ret_why = kasprintf("rootfs: %s", errno_text((int)-ptr_err(sb)));
 		return -1;
 	}
-	c = container_new(b, gofer);
-	c->userns = container_userns(b);
+	c->userns = container_userns(c);
 	c->uid0 = container_kuid(c, 0);
 	c->gid0 = container_kgid(c, 0);
 	mnt = mntns_create(sb, 0, c->userns); /* read-only once the mounts are there */
@@ -137,11 +155,18 @@ int container_create(const struct boot *b, struct gofer_client *gofer, struct co
 		return -1;
 	b->spec->process.extra_fds = b->extra_fds;
 	b->spec->process.nextra_fds = b->nextra_fds;
+	c->handed = true;
 	c->init = container_spawn(c, &b->spec->process, true, b->stdio, b->console, b->rows, b->cols,
 				  ret_why);
-	if (!c->init)
-		return -1;
-	if (container_watch(c, ret_why))
+	return c->init ? container_watch(c, ret_why) : -1;
+}
+
+int container_create(const struct boot *b, struct gofer_client *gofer, struct container **ret,
+		     char **ret_why)
+{
+	struct container *c = container_new(b, gofer);
+
+	if (container_build(c, ret_why))
 		return -1;
 	*ret = c;
 	return 0;

@@ -7,6 +7,7 @@
 #define RUNTIME_CONTAINER_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "base/list.h"
@@ -69,10 +70,28 @@ struct container {
 	struct mutex mu;         /* RANK_CONTROL */
 	struct cond changed;
 	bool started, stopped;
+	pthread_t watcher;       /* of its first process */
+
+	/* Pods (container_pod.c). */
+	struct container *sandbox; /* whose sentry it is in; NULL: its own */
+	struct list members;     /* (mu) of member: those that joined this one and live */
+	struct list member;
+	struct super **binds;    /* of a sandbox's first container, by mount: references to share, or NULL */
+	bool shares_pidns;
+	bool handed;             /* the boot message's descriptors are the first process's */
+	unsigned connections;    /* control connections (control_server.c) */
+	_Atomic unsigned attended; /* clients that follow a process or sit at a terminal */
+
 	bool frozen;             /* (mu) restored, and nothing of it has run yet */
 	int exit_status;         /* wait form, once stopped */
 	int killed_by;           /* signal that a tied client died of; 0: none */
 };
+
+/* boot.c: what the message @json and the descriptors behind it say, in @b, which takes over both. False with
+ * *ret_why (heap) when they are malformed; boot_fini() either way. */
+bool boot_read(struct boot *b, json_t *json, const int *fds, unsigned nfds, char **ret_why);
+/* Without the descriptors that are still its own: @handed are the first process's. */
+void boot_fini(struct boot *b, bool handed);
 
 /* Builds namespaces and mounts and loads the first program. 0, or -1 with *ret_why (heap). */
 int container_create(const struct boot *b, struct gofer_client *gofer, struct container **ret,
@@ -83,6 +102,8 @@ int container_watch(struct container *c, char **ret_why);
 /* container_restore.c: the same from b->restore. Everything stands still until container_start(). */
 int container_restore(const struct boot *b, struct gofer_client *gofer, struct container **ret,
 		      char **ret_why);
+/* The same for one that container_new() has made. */
+int container_build(struct container *c, char **ret_why);
 /* Lets the first process run. False when it runs already. */
 bool container_start(struct container *c);
 /* control_kill.c: a signal for the first process from outside, before it has started, too. */
@@ -90,9 +111,15 @@ void container_signal(struct container *c, int sig);
 /* What a shell shows as $? for a status in wait form. */
 int container_exit_code(int status);
 
+/* container_pod.c: how many containers have joined @c's sandbox; is @tg, which may be of another one, @c's? */
+unsigned container_count_members(struct container *c);
+bool container_owns(const struct container *c, const struct tgroup *tg);
+/* control_kill.c: every process of it. */
+void container_signal_all(struct container *c, int sig);
+
 /* container_namespaces.c: the container's user namespace (reference), the others, ids of the container as
  * kernel ids. */
-struct userns *container_userns(const struct boot *b);
+struct userns *container_userns(const struct container *c);
 struct nsproxy *container_namespaces(struct container *c, struct mntns *mnt);
 uid_t container_kuid(const struct container *c, uid_t uid);
 gid_t container_kgid(const struct container *c, gid_t gid);
@@ -134,6 +161,14 @@ void console_fields(struct state *s, struct console **c);
  * thread. */
 bool console_revive(struct console *c, int hostfd);
 struct tty *console_tty(const struct console *c);
+/* References on it, for who isn't its session. NULL is fine for console_put(). */
+struct console *console_get(struct console *c);
+void console_put(struct console *c);
+/* @hostfd (taken over) carries the terminal's bytes from now on, beginning with the last 64 KiB that it has output;
+ * who sat there before is shut out. */
+void console_attach(struct console *c, int hostfd);
+/* Does somebody sit at it? */
+bool console_attended(const struct console *c);
 void console_resize(struct console *c, unsigned rows, unsigned cols);
 /* The session is over: lets the last output out and closes. */
 void console_finish(struct console *c);
@@ -144,5 +179,7 @@ void console_drain(int64_t deadline_ns);
 /* control_server.c: serves the control socket; returns when the container has stopped and its waiters
  * know. */
 void control_serve(struct container *c);
+/* The same for one that has joined a sandbox: returns when it has stopped and nobody asks any more. */
+void control_serve_member(struct container *c);
 
 #endif

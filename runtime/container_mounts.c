@@ -13,8 +13,11 @@
 #include "runtime/container.h"
 #include "runtime/errno_text.h"
 #include "runtime/mount_options.h"
+#include "runtime/pod.h"
 #include "sentry/fs/gofer/client.h"
 #include "sentry/fs/gofer/gofer.h"
+#include "sentry/fs/mqueue/mqueue.h"
+#include "sentry/fs/proc/proc.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/kernel/ns.h"
 
@@ -132,6 +135,11 @@ static struct super *mount_fs(struct container *c, const struct spec_mount *m,
 
 	if (!strcmp(type, "cgroup"))
 		type = "cgroup2";
+	/* What shows a namespace shows the container's. */
+	if (!strcmp(type, "proc"))
+		return proc_create_super(c->ns->pid_for_children, m->source, o->flags & MS_RDONLY, data);
+	if (!strcmp(type, "mqueue"))
+		return mqueue_get_super(c->ns->ipc);
 	fs = fs_find(type);
 	if (!fs)
 		return err_ptr(-ENODEV);
@@ -141,11 +149,39 @@ static struct super *mount_fs(struct container *c, const struct spec_mount *m,
 	return sb;
 }
 
+/*
+ * A pod's containers all bind the same /dev/shm. Through the one file system that the sandbox's first container has
+ * of it they share not only its bytes but what the sentry keeps of a file: futexes, locks, leases. It
+ * lives as long as the sandbox. NULL when that has none from the same place.
+ */
+static struct super *find_shared(struct container *c, const struct spec_mount *m)
+{
+	const struct spec *s = c->sandbox ? c->sandbox->boot->spec : NULL;
+
+	if (!s || !c->sandbox->binds || !m->source)
+		return NULL;
+	for (unsigned i = 0; i < s->nmounts; i++)
+		if (c->sandbox->binds[i] && !(c->sandbox->binds[i]->flags & MS_RDONLY) &&
+		    !strcmp(s->mounts[i].source, m->source))
+			return super_get(c->sandbox->binds[i]);
+	return NULL;
+}
+
+static void remember_bind(struct container *c, unsigned index, struct super *sb)
+{
+	if (c->sandbox)
+		return;
+	if (!c->binds)
+		c->binds = kcalloc(c->boot->spec->nmounts, sizeof(struct super *));
+	c->binds[index] = super_get(sb);
+}
+
 /* What is mounted, and in *ret_file whether it is no directory. */
 static struct super *mount_super_of(struct container *c, unsigned index, const struct mount_options *o,
 				    bool *ret_file)
 {
 	const struct spec_mount *m = &c->boot->spec->mounts[index];
+	unsigned long ro = pod_holds(c->boot->spec, index) ? 0 : o->flags & MS_RDONLY;
 	struct super *sb;
 	int a;
 
@@ -153,10 +189,15 @@ static struct super *mount_super_of(struct container *c, unsigned index, const s
 	if (!mount_is_bind(m))
 		return mount_fs(c, m, o);
 	a = find_attach(c, index, ret_file);
+	sb = find_shared(c, m);
+	if (sb)
+		return sb;
 	sb = a < 0 ? err_ptr(-ENOENT) :
-		     gofer_create_super(c->gofer, (unsigned)a, o->flags & MS_RDONLY, *ret_file);
-	if (!is_err(sb) && m->source)
-		sb->shown_root = kstrdup(m->source);
+		     gofer_create_super(c->gofer, (unsigned)a, ro, *ret_file);
+	if (is_err(sb) || !m->source)
+		return sb;
+	sb->shown_root = kstrdup(m->source);
+	remember_bind(c, index, sb);
 	return sb;
 }
 

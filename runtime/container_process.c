@@ -224,7 +224,7 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 		.fs = fsctx_create(&c->root, &c->root, p->umask < 0 ? DEFAULT_UMASK : (uint32_t)p->umask),
 		.ns = nsproxy_get(c->ns),
 		.tty = tty,
-		.new_pidns_init = init,
+		.new_pidns_init = init && !c->shares_pidns,
 		.no_new_privs = p->no_new_privs,
 		.umask = p->umask,
 		.rlim = rlim,

@@ -48,7 +48,7 @@ static void session_fields(struct state *s, void *obj)
 
 const struct state_type state_session = {
 	.id = STATE_SESSION,
-	.version = 1,
+	.version = 2, /* 2: scrollback of consoles */
 	.name = "session",
 	.alloc = session_alloc,
 	.fields = session_fields,

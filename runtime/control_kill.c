@@ -14,6 +14,7 @@
 #include "runtime/control_ops.h"
 #include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel.h"
+#include "sentry/kernel/ns.h"
 #include "sentry/kernel/signal.h"
 
 /* man 7 signal: the default action ends a process. */
@@ -74,16 +75,17 @@ static bool would_ignore(struct container *c, int sig)
 	return ret;
 }
 
-static void signal_all(int sig)
+void container_signal_all(struct container *c, int sig)
 {
+	struct pidns *ns = c->ns->pid_for_children;
 	struct l_siginfo info = { .si_signo = sig, .si_code = SI_USER };
 	pid_t nr = 0;
 	struct pid *p;
 
 	world_enter();
-	while ((p = pid_next(kernel.init_pidns, nr + 1))) {
-		nr = pid_nr(p, kernel.init_pidns);
-		if (p->tgroup)
+	while ((p = pid_next(ns, nr + 1))) {
+		nr = pid_nr(p, ns);
+		if (p->tgroup && container_owns(c, p->tgroup))
 			(void)signal_send_tgroup(p->tgroup, sig, &info);
 		pid_put(p);
 	}
@@ -104,7 +106,7 @@ static const char *deliver(struct container *c, const json_t *req)
 	else if (!all || !c->started)
 		container_signal(c, sig);
 	else
-		signal_all(sig);
+		container_signal_all(c, sig);
 	return NULL;
 }
 

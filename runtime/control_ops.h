@@ -24,6 +24,15 @@ void control_counters(struct control_request *r);
 void control_kill(struct control_request *r);
 void control_host_signal(struct container *c);
 
+/* container_pod.c: another container for the sandbox. */
+void control_create(struct control_request *r);
+
+/* control_attach.c: another client for a session's terminal. */
+void control_attach(struct control_request *r);
+
+/* control_activity.c: has anything happened? */
+void control_activity(struct control_request *r);
+
 /* control_save.c: images and branches. */
 void control_save(struct control_request *r);
 

@@ -25,8 +25,22 @@ static void answer(struct control_request *r, int err, const char *already)
 	json_decref(rep);
 }
 
+/* The tasks of a sandbox are parked together: its pause and resume are the first container's. */
+static bool refuse_member(struct control_request *r)
+{
+	AUTO_FREE char *why = r->c->sandbox ? kasprintf("the containers of a pod are paused together: "
+							"pause its sandbox, %s", r->c->sandbox->boot->id) :
+					      NULL;
+
+	if (why)
+		answer(r, -EALREADY, why);
+	return why != NULL;
+}
+
 void control_pause(struct control_request *r)
 {
+	if (refuse_member(r))
+		return;
 	if (r->c->stopped)
 		answer(r, -EALREADY, "container not running");
 	else
@@ -35,5 +49,7 @@ void control_pause(struct control_request *r)
 
 void control_resume(struct control_request *r)
 {
+	if (refuse_member(r))
+		return;
 	answer(r, r->c->stopped ? -EALREADY : kernel_resume(), "container not paused");
 }

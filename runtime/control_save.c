@@ -151,6 +151,9 @@ static bool parse(struct save *s, char **ret_why)
 		*ret_why = kstrdup("malformed request");
 	else if (s->req->c->stopped)
 		*ret_why = kstrdup("container not running");
+	else if (s->req->c->sandbox || container_count_members(s->req->c))
+		*ret_why = kstrdup("a sandbox with several containers can't be saved: an image holds one container, "
+				   "with its terminal and its host files");
 	return !*ret_why;
 }
 

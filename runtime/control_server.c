@@ -19,6 +19,7 @@
 #include "runtime/control_ops.h"
 #include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel.h"
+#include "sentry/kernel/ns.h"
 #include "sentry/kernel/signal.h"
 
 #define CONTROL_MAX_CONNECTIONS 256
@@ -37,19 +38,21 @@ static struct {
 } conns;
 
 /* Counts one in; false when there are too many. */
-static bool conns_enter(void)
+static bool conns_enter(struct container *c)
 {
 	AUTO_LOCK(&conns.mu);
 	if (conns.n >= CONTROL_MAX_CONNECTIONS)
 		return false;
 	conns.n++;
+	c->connections++;
 	return true;
 }
 
-static void conns_leave(void)
+static void conns_leave(struct container *c)
 {
 	AUTO_LOCK(&conns.mu);
-	if (--conns.n == 0)
+	conns.n--;
+	if (--c->connections == 0)
 		cond_broadcast(&conns.idle);
 }
 
@@ -136,20 +139,21 @@ static void op_wait(struct container *c, int sock, json_t *req)
 	}
 }
 
-static void op_ps(int sock)
+static void op_ps(struct container *c, int sock)
 {
+	struct pidns *ns = c->ns->pid_for_children;
 	json_t *list = json_array();
 	pid_t nr = 0;
 	struct pid *p;
 
 	world_enter();
-	while ((p = pid_next(kernel.init_pidns, nr + 1))) {
+	while ((p = pid_next(ns, nr + 1))) {
 		char comm[TASK_COMM_LEN] = "";
 		struct task *t = NULL;
 
-		nr = pid_nr(p, kernel.init_pidns);
+		nr = pid_nr(p, ns);
 		mutex_lock(&kernel.tasks_mu);
-		if (p->tgroup && p->tgroup->leader)
+		if (p->tgroup && p->tgroup->leader && container_owns(c, p->tgroup))
 			t = task_get(p->tgroup->leader);
 		mutex_unlock(&kernel.tasks_mu);
 		if (t) {
@@ -194,8 +198,10 @@ static void *exec_listen(void *arg)
 {
 	struct exec_listener *l = arg;
 	struct tgroup *tg = l->session->leader->tg;
+	struct container *c = l->session->container;
 	json_t *req;
 
+	c->attended++;
 	while ((req = control_recv(l->sock, NULL, NULL))) {
 		json_int_t sig = json_integer_value(json_object_get(req, "signal"));
 
@@ -212,6 +218,7 @@ static void *exec_listen(void *arg)
 		world_leave();
 		json_decref(req);
 	}
+	c->attended--;
 	if (l->tied && !l->over) {
 		world_enter();
 		signal_kill_tgroup(tg);
@@ -286,7 +293,8 @@ static void op_exec(struct container *c, int sock, json_t *req, int *fds, unsign
 		return;
 	}
 	listening = pthread_create(&listener, NULL, exec_listen, &l) == 0;
-	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "pid", (int)task_tgid(s->leader)));
+	reply(sock, json_pack("{s:b, s:i, s:i}", "ok", 1, "pid", (int)task_tgid(s->leader), "session",
+			      (int)s->number));
 	world_enter();
 	task_start(s->leader);
 	world_leave();
@@ -325,7 +333,7 @@ static void handle_wait(struct control_request *r)
 
 static void handle_ps(struct control_request *r)
 {
-	op_ps(r->sock);
+	op_ps(r->c, r->sock);
 }
 
 static void handle_resize(struct control_request *r)
@@ -348,8 +356,11 @@ static const struct control_op {
 	{ "pause", control_pause },
 	{ "resume", control_resume },
 	{ "save", control_save },
+	{ "attach", control_attach },
+	{ "activity", control_activity },
 	{ "limits", control_limits },
 	{ "stats", control_stats },
+	{ "create", control_create },
 };
 
 static void serve_request(struct control_request *r)
@@ -385,8 +396,8 @@ static void *connection_main(void *arg)
 
 	handle(cn->c, cn->sock);
 	close(cn->sock);
+	conns_leave(cn->c);
 	free(cn);
-	conns_leave();
 	return NULL;
 }
 
@@ -403,7 +414,7 @@ static void accept_one(struct container *c)
 		(void)nanosleep(&pause, NULL);
 		return;
 	}
-	if (!conns_enter()) {
+	if (!conns_enter(c)) {
 		reply_error(s, "too many control connections");
 		close(s);
 		return;
@@ -412,7 +423,7 @@ static void accept_one(struct container *c)
 	cn->c = c;
 	cn->sock = s;
 	if (pthread_create(&th, NULL, connection_main, cn)) {
-		conns_leave();
+		conns_leave(c);
 		close(s);
 		free(cn);
 		return;
@@ -420,10 +431,12 @@ static void accept_one(struct container *c)
 	pthread_detach(th);
 }
 
-/* Connections, signals that the host sends to our pid, and the gofer's end, which only a kill can be. */
-static void *accept_main(void *arg)
+/*
+ * Connections, signals that the host sends to our pid (the first container's), and the gofer's end, which only a
+ * kill can be. Returns when somebody has shut the listener down.
+ */
+static void accept_all(struct container *c)
 {
-	struct container *c = arg;
 	struct pollfd p[3] = { { .fd = c->boot->listener, .events = POLLIN },
 			       { .fd = c->boot->sigfd, .events = POLLIN },
 			       { .fd = c->boot->gofer } };
@@ -431,6 +444,8 @@ static void *accept_main(void *arg)
 	for (;;) {
 		if (poll(p, 3, -1) < 0) /* host: poll */
 			continue;
+		if (p[0].revents & POLLHUP)
+			return;
 		if (p[0].revents)
 			accept_one(c);
 		if (p[1].revents)
@@ -441,7 +456,20 @@ static void *accept_main(void *arg)
 			p[2].fd = -1;
 		}
 	}
+}
+
+static void *accept_main(void *arg)
+{
+	accept_all(arg);
 	return NULL;
+}
+
+void control_serve_member(struct container *c)
+{
+	accept_all(c);
+	AUTO_LOCK(&conns.mu);
+	while (c->connections)
+		cond_wait(&conns.idle, &conns.mu);
 }
 
 #define GRACE_NS 2000000000LL /* for the last answers to leave */

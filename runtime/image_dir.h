@@ -54,6 +54,7 @@ struct image_source *image_of_branch(int state, int *fds, unsigned nfds, char **
 
 struct sandbox_save {
 	const char *path;              /* where the image goes */
+	bool by_number;                /* below that directory, named by its number */
 	const char *const *parents;    /* images that it may refer to */
 	unsigned nparents;
 	json_t *extra;                 /* for extra.* of its description; borrowed, or NULL */

@@ -34,6 +34,7 @@
 #include "runtime/memlimit.h"
 #include "runtime/launch_priv.h"
 #include "runtime/mount_options.h"
+#include "runtime/pod.h"
 #include "runtime/roles.h"
 #include "runtime/userns.h"
 
@@ -150,8 +151,8 @@ static int collect_attaches(const struct launch *l, struct attach_set *a, char *
 		if (launch_add_device(a->devices, src, i))
 			continue;
 		if (add_attach(a, "bind mount source", src,
-			       has_option(m, "ro") || has_option(m, "rro"), has_option(m, "rbind"),
-			       (int)i, ret_why))
+			       (has_option(m, "ro") || has_option(m, "rro")) && !pod_holds(l->spec, i),
+			       has_option(m, "rbind"), (int)i, ret_why))
 			return -1;
 	}
 	return 0;

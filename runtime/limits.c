@@ -99,13 +99,15 @@ void control_limits(struct control_request *r)
 	struct kernel_limits *l = &kernel.limits;
 	json_t *rep;
 
+	if (r->c->sandbox)
+		memory = pids = quota = period = -1; /* they are the sandbox's, and its own container's `update` */
 	if (memory > 0) {
 		l->max_memory = (uint64_t)memory;
 		kmem_init((uint64_t)memory);
 	}
 	if (pids >= 0)
 		set_tasks(l, pids);
-	if (quota >= 0 || period >= 0 || json_object_get(r->json, "cpus"))
+	if (!r->c->sandbox && (quota >= 0 || period >= 0 || json_object_get(r->json, "cpus")))
 		set_cpus(l, quota >= 0 ? quota : (int64_t)l->cpu_quota_us,
 			 period > 0 ? period : (int64_t)l->cpu_period_us);
 	rep = json_pack("{s:b}", "ok", 1);
@@ -113,6 +115,19 @@ void control_limits(struct control_request *r)
 	json_decref(rep);
 }
 
+static unsigned count_tasks(const struct container *c)
+{
+	struct task *t;
+	unsigned n = 0;
+	AUTO_LOCK(&kernel.tasks_mu);
+
+	list_for_each(t, &kernel.all_tasks, all_node)
+		if (container_owns(c, t->tg))
+			n++;
+	return n;
+}
+
+/* Memory and limits are the sandbox's, tasks the container's. */
 void control_stats(struct control_request *r)
 {
 	uint64_t total = 0, left = 0;
@@ -120,7 +135,7 @@ void control_stats(struct control_request *r)
 
 	(void)mfile_space(&total, &left); /* without an answer both are 0 */
 	rep = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I}", "ok", 1, "pids",
-			(json_int_t)atomic_load(&kernel.ntasks), "pids_limit",
+			(json_int_t)count_tasks(r->c), "pids_limit",
 			(json_int_t)kernel.limits.max_tasks, "memory",
 			(json_int_t)(total - left), "memory_limit",
 			(json_int_t)kernel.limits.max_memory, "oom_kills", (json_int_t)oom_kills());

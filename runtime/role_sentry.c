@@ -72,33 +72,19 @@ static bool receive_restore(struct boot *b, json_t *msg)
 
 static bool receive_boot(struct boot *b, char **why)
 {
-	json_t *restore;
+	json_t *json, *restore;
 	int fds[CONTROL_MAX_FDS];
 	unsigned n = CONTROL_MAX_FDS;
-	AUTO_FREE char *text = NULL;
-	bool console;
+	int sigfd = b->sigfd;
 
-	b->json = control_recv(ROLE_BOOT_FD, fds, &n);
-	console = json_is_true(json_object_get(b->json, "console"));
-	b->nextra_fds = (unsigned)json_integer_value(json_object_get(b->json, "extra_fds"));
-	if (!b->json || n < (console ? 4u : 6u) || n - (console ? 4u : 6u) != b->nextra_fds) {
+	json = control_recv(ROLE_BOOT_FD, fds, &n);
+	if (!json)
 		*why = kstrdup("malformed boot message");
+	if (!json || !boot_read(b, json, fds, n, why))
 		return false;
-	}
-	b->id = json_string_value(json_object_get(b->json, "id"));
-	text = json_dumps(json_object_get(b->json, "config"), JSON_COMPACT);
-	b->spec = text ? spec_parse(text, strlen(text), "config.json", why) : NULL;
-	b->gofer = fds[0];
-	b->listener = fds[1];
-	b->exitfd = fds[2];
-	b->console = console ? fds[3] : -1;
-	for (int i = 0; i < 3; i++)
-		b->stdio[i] = console ? -1 : fds[3 + i];
-	memcpy(b->extra_fds, fds + n - b->nextra_fds, b->nextra_fds * sizeof(fds[0]));
-	b->rows = (unsigned)json_integer_value(json_object_get(b->json, "rows"));
-	b->cols = (unsigned)json_integer_value(json_object_get(b->json, "cols"));
+	b->sigfd = sigfd;
 	restore = json_object_get(b->json, "restore");
-	if (!*why && (!b->id || (restore && !receive_restore(b, restore))))
+	if (restore && !receive_restore(b, restore))
 		*why = kstrdup("malformed boot message");
 	return !*why;
 }

@@ -89,8 +89,20 @@ static json_t *call(int sock, json_t *req, const int *fds, unsigned nfds, char *
 	return NULL;
 }
 
+/* Where the draft goes, if that is a name in s->path which is known only now. */
+static void name_by_number(struct image_draft *d, const struct sandbox_save *s, const json_t *rep)
+{
+	const char *number = json_string_value(json_object_get(rep, "id"));
+
+	if (!s->by_number || !number)
+		return;
+	free(d->path);
+	d->path = kasprintf("%s/%s", s->path, number);
+}
+
 int sandbox_save(struct statedir *dir, struct sandbox_save *s, char **ret_why)
 {
+	AUTO_FREE char *place = s->by_number ? kasprintf("%s/new", s->path) : kstrdup(s->path);
 	json_t *req = request(dir, s, ret_why), *rep = NULL;
 	struct image_draft d;
 	int r = -1;
@@ -99,15 +111,17 @@ int sandbox_save(struct statedir *dir, struct sandbox_save *s, char **ret_why)
 	s->report = NULL;
 	if (!req)
 		return -1;
-	if (image_draft_open(&d, s->path, ret_why)) {
+	if (image_draft_open(&d, place, ret_why)) {
 		json_decref(req);
 		return -1;
 	}
 	AUTO_CLOSE int sock = control_connect(dir->fd);
 	rep = call(sock, req, (int[]){ d.state, d.pages }, 2, ret_why);
 	json_decref(req);
-	if (rep)
+	if (rep) {
+		name_by_number(&d, s, rep);
 		r = image_draft_publish(&d, ret_why);
+	}
 	image_draft_close(&d);
 	if (r) {
 		json_decref(rep);

@@ -14,6 +14,7 @@
 #include "runtime/errno_text.h"
 #include "runtime/userns.h"
 
+#define FILE_MAX_LEN (16 << 20) /* of ours; state.json holds the annotations of a config.json */
 #define ID_MAX_LEN 1024 /* runc's limit; NAME_MAX bites earlier on most file systems */
 
 /* Root of a user namespace owns /run if it is a container's root, and doesn't if it is a user's. runc tells them
@@ -140,6 +141,24 @@ void statedir_close(struct statedir *s)
 	free(s);
 }
 
+/* Everything below @name, without following links; what can't be removed shows when its directory can't. */
+static void remove_below(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	if (!d && fd >= 0)
+		close(fd);
+	while (d && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+		    unlinkat(fd, e->d_name, 0) && errno == EISDIR)
+			remove_below(fd, e->d_name);
+	if (d)
+		closedir(d);
+	(void)unlinkat(dirfd, name, AT_REMOVEDIR);
+}
+
 int statedir_remove(struct statedir *s)
 {
 	DIR *d;
@@ -156,7 +175,7 @@ int statedir_remove(struct statedir *s)
 	while ((e = readdir(d)))
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
 		    unlinkat(fd, e->d_name, 0) && errno == EISDIR)
-			(void)unlinkat(fd, e->d_name, AT_REMOVEDIR); /* rmdir below tells */
+			remove_below(fd, e->d_name); /* images; rmdir below tells if something stays */
 	closedir(d);
 	return rmdir(s->path) && errno != ENOENT ? -errno : 0;
 }
@@ -165,11 +184,13 @@ int statedir_save(struct statedir *s, const char *file, json_t *json)
 {
 	AUTO_FREE char *tmp = kasprintf(".%s.new", file);
 	AUTO_CLOSE int fd = openat(s->fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	AUTO_FREE char *text = NULL;
 
 	if (fd < 0)
 		return -errno;
 	errno = 0;
-	if (json_dumpfd(json, fd, JSON_COMPACT)) {
+	text = json_dumps(json, JSON_COMPACT);
+	if (!text || write(fd, text, strlen(text)) != (ssize_t)strlen(text)) {
 		int r = errno ? -errno : -EIO;
 
 		(void)unlinkat(s->fd, tmp, 0); /* the write error is what is reported */
@@ -178,11 +199,19 @@ int statedir_save(struct statedir *s, const char *file, json_t *json)
 	return renameat(s->fd, tmp, s->fd, file) ? -errno : 0;
 }
 
+/* Not json_loadfd(), which asks the host for one byte at a time. */
 json_t *statedir_load(struct statedir *s, const char *file)
 {
 	AUTO_CLOSE int fd = openat(s->fd, file, O_RDONLY | O_CLOEXEC);
+	AUTO_FREE char *text = NULL;
+	struct stat st;
+	ssize_t n;
 
-	return fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
+	if (fd < 0 || fstat(fd, &st) || st.st_size > FILE_MAX_LEN)
+		return NULL;
+	text = kzalloc((size_t)st.st_size + 1);
+	n = read(fd, text, (size_t)st.st_size); /* files are replaced, never written to: all or an error */
+	return n == st.st_size ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
 
 static int by_name(const void *a, const void *b)

@@ -5,6 +5,7 @@
  *   state.json     what `state` and `list` show of a container whatever happened to its processes;
  *                  replaced atomically
  *   control.sock   the sentry's control socket; refusing connections means that it is gone
+ *   images/, lineage.json   see image_store.h
  *   exit.json      written by the sentry through a descriptor it was given: exit status and time
  *
  * A directory without state.json is a creation that never finished; delete removes it.

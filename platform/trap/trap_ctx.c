@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/trap/trap_sites.h"
 
 #ifndef HWCAP2_FSGSBASE
@@ -177,6 +178,7 @@ static int new_thread_locked(struct plat_ctx *self)
 		as_kill(as);
 		return -EAGAIN;
 	}
+	stat_inc(STAT_THREAD_MADE);
 	res = (int64_t)READ_ONCE(self->page->res);
 	if (res < 0 && res >= -4095) {
 		atomic_store(&slot_page(as, (unsigned)slot)->turn, TURN_GONE); /* free at once */
@@ -185,7 +187,7 @@ static int new_thread_locked(struct plat_ctx *self)
 	}
 	/* A stub that lies must not make us signal somebody else's thread. */
 	if (res <= 0 || res > INT32_MAX ||
-	    syscall(SYS_tgkill, as->stub.pid, (int)res, 0)) /* host: tgkill */
+	    HOST(TGKILL, syscall(SYS_tgkill, as->stub.pid, (int)res, 0))) /* host: tgkill */
 		return -EAGAIN;
 	as->tids[slot] = (int)res;
 	as_add_spare_locked(as, slot);

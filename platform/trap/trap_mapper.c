@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/trap/trap_priv.h"
 
 static ssize_t hear(const struct host_stub *s, void *buf, size_t len)
@@ -25,7 +26,7 @@ static ssize_t hear(const struct host_stub *s, void *buf, size_t len)
 	ssize_t n;
 
 	do {
-		n = recv(s->sock, buf, len, 0); /* host: recvfrom */
+		n = HOST(RECV, recv(s->sock, buf, len, 0)); /* host: recvfrom */
 	} while (n < 0 && errno == EINTR);
 	return n;
 }
@@ -64,7 +65,7 @@ static void bring_near(struct host_stub *s)
 	CPU_ZERO(&one);
 	CPU_SET((size_t)cpu, &one);
 	/* host: sched_setaffinity. Only speed depends on it. */
-	(void)sched_setaffinity(s->mapper, sizeof(one), &one);
+	(void)HOST(AFFINITY, sched_setaffinity(s->mapper, sizeof(one), &one));
 	s->mapper_cpu = cpu;
 }
 
@@ -78,6 +79,6 @@ bool mapper_run(struct host_stub *s, unsigned n)
 	WRITE_ONCE(s->ctl->n, n);
 	__atomic_store_n(&s->ctl->seq, ++s->batches, __ATOMIC_SEQ_CST);
 	/* All, since a guest thread may sleep there to catch it. host: futex */
-	(void)syscall(SYS_futex, &s->ctl->seq, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	(void)HOST(FUTEX, syscall(SYS_futex, &s->ctl->seq, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0));
 	return hear(s, &byte, 1) == 1;
 }

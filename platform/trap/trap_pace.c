@@ -28,11 +28,15 @@
 #define WARM_NS      2000000U    /* and how long that may take */
 #define RETRY_MIN_NS 100000000U  /* between trials */
 #define RETRY_MAX_NS 5000000000U
+#define GOOD_NS      200000000U  /* so long a context's finding is believed by new ones */
 
 static struct {
 	_Atomic unsigned running; /* guest threads in the guest */
 	unsigned ncpus;           /* (c) */
 	unsigned budget;          /* (c) iterations in SPIN_NS */
+	/* What some context has found last, as a start for new ones: most processes end before they could
+	 * find it out. Words that are right or a little old. */
+	_Atomic uint64_t bound_cost, good; /* a call bound; when spinning was last seen to be cheaper */
 } pacing;
 
 void pace_init(void)
@@ -67,6 +71,16 @@ static void stop_spinning(struct pace *p, uint64_t now)
 	new_window(p, now);
 }
 
+/* The first stay of a new context. */
+static void adopt(struct pace *p, uint64_t now)
+{
+	uint64_t good = atomic_load_explicit(&pacing.good, memory_order_relaxed);
+
+	p->bound_cost = atomic_load_explicit(&pacing.bound_cost, memory_order_relaxed);
+	p->spinning = good && p->bound_cost && now - good < GOOD_NS;
+	new_window(p, now);
+}
+
 void pace_enter(struct plat_ctx *ctx, uint64_t now)
 {
 	bool room = (atomic_fetch_add_explicit(&pacing.running, 1, memory_order_relaxed) + 1) * 2 <=
@@ -74,7 +88,9 @@ void pace_enter(struct plat_ctx *ctx, uint64_t now)
 	struct pace *p = &ctx->pace;
 	unsigned spin = 0;
 
-	if (now - p->left > LONG_NS)
+	if (unlikely(!p->left))
+		adopt(p, now);
+	else if (now - p->left > LONG_NS)
 		new_window(p, now);
 	if (!p->spinning && room && p->bound_cost && now > p->retry) {
 		pin_release(ctx);
@@ -98,11 +114,13 @@ static void judge(struct pace *p, uint64_t now)
 
 	if (!p->spinning) {
 		p->bound_cost = p->bound_cost ? (3 * p->bound_cost + cost) / 4 : cost;
+		atomic_store_explicit(&pacing.bound_cost, p->bound_cost, memory_order_relaxed);
 	} else if (cost * 10 > p->bound_cost * 9) {
 		stop_spinning(p, now);
 		return;
 	} else {
 		p->gap = 0;
+		atomic_store_explicit(&pacing.good, now, memory_order_relaxed);
 	}
 	new_window(p, now);
 }

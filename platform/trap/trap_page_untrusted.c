@@ -83,24 +83,32 @@ static bool my_turn(struct trap_page *p)
 
 /*
  * Sleeps until the turn is ours or the process is dead. A thread that we wait for here is one that has a
- * CPU or wants one, so looking at it now and then doesn't cost an idle sandbox anything.
+ * CPU or wants one, so looking at it now and then doesn't cost an idle sandbox anything. Looks are
+ * counted by the clock: a hostile guest can wake us as often as it likes. But each counts as one, however long
+ * it was, since we may have been stopped together with the stub.
  */
 static bool sleep_turn(struct plat_ctx *ctx, bool bounded)
 {
 	const struct timespec look = { .tv_sec = trap_look_ms / 1000,
 				       .tv_nsec = (long)(trap_look_ms % 1000) * 1000000 };
 	struct trap_page *p = ctx->page;
+	uint64_t now, last = mono_ns();
 	unsigned looks = 0;
 
 	(void)atomic_exchange(&p->sentry_waits, 1);
 	while (!my_turn(p) && !atomic_load(&ctx->as->dead)) {
-		if (!futex(&p->turn, FUTEX_WAIT, TURN_STUB, &look) || errno != ETIMEDOUT)
-			continue;
-		if (!bounded && !(atomic_load(&ctx->state) & CTX_KICKED))
+		if (!futex(&p->turn, FUTEX_WAIT, TURN_STUB, &look) && my_turn(p))
+			break;
+		now = mono_ns();
+		if (!bounded && !(atomic_load(&ctx->state) & CTX_KICKED)) {
 			looks = 0;
-		else if (++looks == LOOKS) {
-			log_warn("stub %d doesn't answer: killed", ctx->as->stub.pid);
-			as_kill(ctx->as);
+			last = now;
+		} else if (now - last >= trap_look_ms * 1000000ULL) {
+			last = now;
+			if (++looks == LOOKS) {
+				log_warn("stub %d doesn't answer: killed", ctx->as->stub.pid);
+				as_kill(ctx->as);
+			}
 		}
 	}
 	atomic_store_explicit(&p->sentry_waits, 0, memory_order_relaxed);
@@ -113,6 +121,8 @@ bool page_wait(struct plat_ctx *ctx, bool bounded)
 
 	for (unsigned i = ctx->spin; i && !my_turn(p); i--)
 		__builtin_ia32_pause();
+	if (ctx->spin)
+		stat_inc(my_turn(p) ? STAT_SPIN_HIT : STAT_SPIN_MISS);
 	if (!my_turn(p) && !sleep_turn(ctx, bounded))
 		return false;
 	/* Threads don't end by themselves; and the process would live on with its mapper. */
@@ -124,6 +134,9 @@ bool page_wait(struct plat_ctx *ctx, bool bounded)
 bool page_call(struct plat_ctx *ctx, uint32_t cmd, bool bounded)
 {
 	pass_turn(ctx, cmd);
+	/* A kick before that, at a thread in the shim, looked as if it were for the stay before. */
+	if (unlikely(atomic_load(&ctx->state) & CTX_KICKED))
+		ctx_send_kick(ctx);
 	return page_wait(ctx, bounded);
 }
 
@@ -210,6 +223,7 @@ static void load_regs(const struct plat_ctx *ctx, const struct frame_mc *mc, str
 /* The number is in siginfo: rax may have been changed by the host, if it looked like a restart code. */
 static enum plat_event on_call(const siginfo_t *si, struct regs *r, struct plat_trap *trap)
 {
+	stat_inc(STAT_CALL_TRAPPED);
 	r->orig_rax = (uint64_t)(int64_t)si->si_syscall;
 	trap->compat = si->si_arch != AUDIT_ARCH_X86_64;
 	return PLAT_SYSCALL;

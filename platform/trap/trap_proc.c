@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/trap/trap_sites.h"
 
 static struct {
@@ -81,8 +82,8 @@ int procs_prepare(struct host_stub *s, struct zyg_req *req)
 void procs_drop(struct host_stub *s)
 {
 	/* host: fallocate. When it fails, the pages must be cleared by hand; they are few. */
-	if (fallocate(procs.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		      (off_t)s->area * STUB_CTX_AREA, STUB_CTX_AREA))
+	if (HOST(FALLOCATE, fallocate(procs.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				      (off_t)s->area * STUB_CTX_AREA, STUB_CTX_AREA)))
 		memset(s->pages, 0, STUB_CTX_AREA);
 	mutex_lock(&procs.mu);
 	procs.free[procs.nfree++] = s->area;

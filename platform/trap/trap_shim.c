@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 
 #include "base/log.h"
+#include "base/stats.h"
 #include "platform/trap/trap_sites.h"
 
 #define EFLAGS_TF 0x100U
@@ -88,6 +89,7 @@ enum plat_event shim_load(struct plat_ctx *ctx, struct regs *r, struct plat_trap
 	r->gs_base = 0;
 	ev = call_made(ctx, in.after, r, trap);
 	ctx->in_shim = true;
+	stat_inc(STAT_CALL_PATCHED);
 	ctx->shim_in = *r;
 	return ev;
 }

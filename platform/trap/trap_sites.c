@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/size.h"
+#include "base/stats.h"
 #include "platform/trap/trap_sites.h"
 
 #define HOT_SLOTS  128U
@@ -302,6 +303,7 @@ static void sites_refuse(struct plat_as *as, uint64_t addr)
 	struct trap_site *s;
 
 	_Static_assert(sizeof(*s) <= PLAT_SITE_HEAP, "what the mm is charged");
+	stat_inc(STAT_SITE_REFUSED);
 	mutex_lock(&ss->mu);
 	s = find_addr_locked(ss, addr);
 	if (s && s->plan.addr == addr) {
@@ -340,6 +342,7 @@ static void sites_commit(struct plat_as *as, const struct plat_patch *p)
 	s = find_addr_locked(ss, p->addr);
 	atomic_store(&s->live, true);
 	atomic_store(&ss->any, true);
+	stat_inc(STAT_SITE_PATCHED);
 	mutex_unlock(&ss->mu);
 }
 

@@ -287,6 +287,7 @@ int ptrace_rejoin_stop(struct task *t, struct ptrace_rejoin *r)
 	struct stop s = { .kind = r->kind, .code = r->code };
 	int sig;
 
+	atomic_store(&t->state, TASK_TRACED);
 	(void)task_wait_killable(t, resumed);
 	sig = stop_end(t, &s);
 	if (r->kind == PT_STOP_SIGNAL)

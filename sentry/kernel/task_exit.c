@@ -326,6 +326,7 @@ static void zap_pidns(struct task *t)
 	list_for_each(i, &kernel.all_tasks, all_node)
 		if (i->tg != t->tg && pid_nr(i->pid, ns))
 			tgroup_kill_locked(i->tg, SIGKILL);
+	cond_broadcast(&kernel.tasks_cond); /* who waits to be started hears of it */
 	for (;;) {
 		list_for_each_safe(c, tmp, &t->tg->children, sibling)
 			if (c->zombie)

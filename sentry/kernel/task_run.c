@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "sentry/kernel/freeze.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/process.h"
@@ -94,8 +95,10 @@ static bool begin(struct task *t, bool loaded)
 	mutex_lock(&t->mu);
 	t->ctx = ctx;
 	mutex_unlock(&t->mu);
-	if (t->start_fp ? plat->ctx_set_fp(ctx, t->start_fp) : plat->ctx_init_fp(ctx))
+	if (t->start_fp ? plat->ctx_set_fp(ctx, t->start_fp) : plat->ctx_init_fp(ctx)) {
+		log_error("task %d: its FP state can't be loaded", tid);
 		return false;
+	}
 	free(t->start_fp);
 	t->start_fp = NULL;
 	/* man 2 clone: errors are lost. */
@@ -397,8 +400,8 @@ void task_start(struct task *t)
 void task_wake_killable(struct task *t)
 {
 	atomic_fetch_add(&t->kill_word, 1);
-	(void)syscall(SYS_futex, &t->kill_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL,
-		      0); /* host: futex */
+	(void)HOST(FUTEX, syscall(SYS_futex, &t->kill_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL,
+				  0)); /* host: futex */
 }
 
 static long wait_word(struct task *t, bool (*done)(struct task *t), bool killable)
@@ -417,8 +420,8 @@ static long wait_word(struct task *t, bool (*done)(struct task *t), bool killabl
 			r = -EINTR;
 			break;
 		}
-		(void)syscall(SYS_futex, &t->kill_word, FUTEX_WAIT_PRIVATE, v, NULL, NULL,
-			      0); /* host: futex */
+		(void)HOST(FUTEX, syscall(SYS_futex, &t->kill_word, FUTEX_WAIT_PRIVATE, v, NULL,
+					  NULL, 0)); /* host: futex */
 	}
 	freeze_safe_end(t);
 	atomic_store(&t->kill_waiting, false);

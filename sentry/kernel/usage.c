@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/stats.h"
 #include "sentry/kernel/process.h"
 #include "sentry/mm/mm.h"
 #include "sentry/time/clock.h"
@@ -35,7 +36,7 @@ static void refresh_locked(struct task *t)
 	if (t->ctx)
 		u += plat->ctx_cpu_ns(t->ctx);
 	/* host: clock_gettime */
-	if (t->host_clock_ok && clock_gettime(t->host_cpu_clock, &ts) == 0)
+	if (t->host_clock_ok && HOST(CLOCK, clock_gettime(t->host_cpu_clock, &ts)) == 0)
 		s += (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 	t->usage.utime_ns = MAX(t->usage.utime_ns, u);
 	t->usage.stime_ns = MAX(t->usage.stime_ns, s);
@@ -78,14 +79,12 @@ void task_usage_leave_ctx(struct task *t)
 /* Final numbers; afterwards the host thread may vanish. */
 void task_usage_freeze(struct task *t)
 {
-	struct mm_stat st = { 0 };
+	uint64_t peak = t->mm ? mm_peak_rss(t->mm) : 0; /* RANK_MM: before t->mu */
 
-	if (t->mm)
-		mm_stat(t->mm, &st); /* RANK_MM: before t->mu */
 	mutex_lock(&t->mu);
 	refresh_locked(t);
 	t->utime_base_ns = t->usage.utime_ns;
 	t->host_clock_ok = false;
-	t->usage.maxrss_kb = MAX(t->usage.maxrss_kb, st.peak_rss / 1024);
+	t->usage.maxrss_kb = MAX(t->usage.maxrss_kb, peak / 1024);
 	mutex_unlock(&t->mu);
 }

@@ -45,6 +45,7 @@
 #define MFILE_SPAN_MIN    (64UL << 30)
 /* Reserved (not used!) bytes of all mfiles together: the size of an x86-64 user address space. */
 #define MFILE_RESERVE_MAX (1UL << 47)
+#define EMPTY_MIN         (1UL << 20) /* less isn't worth a host call */
 
 struct leaf {
 	_Atomic(void *) chunk[LEAF_SLOTS];
@@ -338,7 +339,7 @@ static void punch(struct mfile *mf, uint64_t off, uint64_t len)
 		zero_by_hand(mf, off, len);
 }
 
-void mfile_range_put(struct mfile *mf, uint64_t off, uint64_t len)
+static void range_put(struct mfile *mf, uint64_t off, uint64_t len, bool used)
 {
 	uint64_t dead, dead_len;
 
@@ -348,12 +349,23 @@ void mfile_range_put(struct mfile *mf, uint64_t off, uint64_t len)
 	mutex_lock(&mf->mu);
 	while (runs_put(&mf->runs, &off, &len, &dead, &dead_len)) {
 		mutex_unlock(&mf->mu);
-		punch(mf, dead, dead_len);
+		if (used)
+			punch(mf, dead, dead_len);
 		unreserve(mf, dead_len);
 		mutex_lock(&mf->mu);
 		runs_release(&mf->runs, dead, dead_len);
 	}
 	mutex_unlock(&mf->mu);
+}
+
+void mfile_range_put(struct mfile *mf, uint64_t off, uint64_t len)
+{
+	range_put(mf, off, len, true);
+}
+
+void mfile_range_put_unused(struct mfile *mf, uint64_t off, uint64_t len)
+{
+	range_put(mf, off, len, false);
 }
 
 uint64_t mfile_range_exclusive(struct mfile *mf, uint64_t off, uint64_t len)
@@ -375,6 +387,12 @@ void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len)
 		return;
 	check_range(mf, off, len);
 	punch(mf, off, len);
+}
+
+void mfile_empty(struct mfile *mf)
+{
+	if (!mf->host && mfile_held(mf) >= EMPTY_MIN)
+		punch(mf, 0, mf->span);
 }
 
 void mfile_share_out(struct mfile *mf)
@@ -463,8 +481,8 @@ static void *map_chunk(struct mfile *mf, _Atomic(void *) *slot, uint64_t chunk)
 	int prot = mf->rwfd >= 0 ? PROT_READ | PROT_WRITE : PROT_READ;
 	int fd = mf->rwfd >= 0 ? mf->rwfd : mf->rofd;
 	void *old = NULL;
-	void *p = mmap(NULL, MFILE_CHUNK_SIZE, prot, MAP_SHARED | MAP_NORESERVE, fd,
-		       (off_t)(chunk << MFILE_CHUNK_SHIFT)); /* host: mmap */
+	void *p = HOST(MMAP, mmap(NULL, MFILE_CHUNK_SIZE, prot, MAP_SHARED | MAP_NORESERVE, fd,
+				  (off_t)(chunk << MFILE_CHUNK_SHIFT))); /* host: mmap */
 
 	if (p == MAP_FAILED)
 		return NULL;

@@ -69,8 +69,15 @@ bool __must_check mfile_alloc_at(struct mfile *mf, uint64_t off, uint64_t len);
  * on host files. */
 void mfile_range_get(struct mfile *mf, uint64_t off, uint64_t len);
 void mfile_range_put(struct mfile *mf, uint64_t off, uint64_t len);
+/* Ends a reference to pages that nobody has ever written to: there is no memory to give back. */
+void mfile_range_put_unused(struct mfile *mf, uint64_t off, uint64_t len);
 /* Length (<= @len) from @off on in which every page has exactly one reference; 0 if the first hasn't. */
 uint64_t mfile_range_exclusive(struct mfile *mf, uint64_t off, uint64_t len);
+/*
+ * Gives back the memory of a file that is about to be put and that nobody looks at any more, if it is much:
+ * a dead stub may hold the last descriptors for a while, and somebody may be waiting for memory (oom.c).
+ */
+void mfile_empty(struct mfile *mf);
 /* Frees the memory below the range without giving the range up (MADV_DONTNEED, hole punching). */
 void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len);
 /* The file's memory is somebody else's, too: nothing of it is punched from now on. What is given up stays

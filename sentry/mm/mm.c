@@ -88,8 +88,11 @@ static void teardown(struct mm *mm)
 		plat->as_destroy(mm->as); /* nobody can reach the pages after this */
 	mm->as = NULL;
 	patch_fini(mm);
-	if (!mm->forked)
+	if (!mm->forked) {
 		disown_pages(mm);
+		if (mm->own)
+			mfile_empty(mm->own);
+	}
 	pma_remove(mm, 0, UINT64_MAX);
 	while ((v = vma_find_ge(mm, 0)))
 		vma_remove(mm, v);

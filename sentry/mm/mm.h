@@ -147,6 +147,9 @@ struct mm_stat {
 	unsigned map_count;
 };
 void mm_stat(struct mm *mm, struct mm_stat *ret);
+/* peak_rss for the accounts of a thread that ends: what was seen so far, and when nobody else uses the mm, what is there
+ * now: an upper bound that costs a host call for each memory file rather than for each piece of memory. */
+uint64_t mm_peak_rss(struct mm *mm);
 /* Bytes that the OOM killer may hope for: private memory, and what is mapped of the sandbox's files. */
 uint64_t mm_oom_weight(struct mm *mm);
 void mm_show_maps(struct mm *mm, struct seqbuf *out, bool smaps);

@@ -191,9 +191,16 @@ bool patch_is_area(const struct vma *v)
 
 void patch_fork(struct mm *mm, struct mm *old)
 {
+	struct vma *v;
+
 	if (!plat->patch)
 		return;
 	plat->patch->fork(mm->as, old->as);
+	/* What the child hasn't got (MADV_DONTFORK), or without contents. */
+	for_each_vma(v, old) {
+		if (v->flags & (VMF_DONTFORK | VMF_WIPEONFORK))
+			patch_release(mm, v->start, v->end);
+	}
 	mm->no_patches = old->no_patches;
 	mm->patch_charges = old->patch_charges;
 	kmem_add((size_t)mm->patch_charges * PLAT_SITE_HEAP);

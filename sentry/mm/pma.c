@@ -214,7 +214,7 @@ void resv_clear(struct mm *mm, uint64_t start, uint64_t end)
 	for (p = tree_find_ge(&mm->resv, start); p && p->start < end; p = n) {
 		n = pma_next(p);
 		RB_REMOVE(pma_tree, &mm->resv, p);
-		mfile_range_put(p->mf, p->off, p->end - p->start);
+		mfile_range_put_unused(p->mf, p->off, p->end - p->start);
 		mfile_put(p->mf);
 		free(p);
 	}

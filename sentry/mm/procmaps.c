@@ -20,6 +20,7 @@
 
 #define HOST_FILE_RSS (64UL << 10)
 #define MAPS_NAME_COLUMN 73
+#define FILES_MAX 8
 
 struct shown {
 	struct vma v;         /* copy; file and name are ours */
@@ -224,9 +225,61 @@ uint64_t mm_oom_weight(struct mm *mm)
 	return sum;
 }
 
+static uint64_t raise_peak(struct mm *mm, uint64_t rss)
+{
+	uint64_t peak = atomic_load(&mm->peak_rss);
+
+	while (rss > peak && !atomic_compare_exchange_weak(&mm->peak_rss, &peak, rss))
+		;
+	return MAX(rss, peak);
+}
+
+/* What is held of the memory files that private memory is from. Beyond FILES_MAX of them it is all that is mapped. */
+static uint64_t private_rss(struct mm *mm)
+{
+	struct {
+		struct mfile *mf;
+		uint64_t mapped;
+	} files[FILES_MAX];
+	uint64_t sum = 0;
+	unsigned n = 0, i = 0;
+
+	for (struct pma *p = pma_find_ge(mm, 0); p; p = pma_next(p)) {
+		if (!(p->flags & PMA_COUNTED)) {
+			sum += pma_rss(p, p->start, p->end);
+			continue;
+		}
+		for (i = 0; i < n && files[i].mf != p->mf; i++)
+			;
+		if (i == FILES_MAX) {
+			sum += p->end - p->start;
+			continue;
+		}
+		if (i == n) {
+			files[n].mf = p->mf;
+			files[n++].mapped = 0;
+		}
+		files[i].mapped += p->end - p->start;
+	}
+	for (i = 0; i < n; i++)
+		sum += MIN(files[i].mapped, mfile_held(files[i].mf));
+	return sum;
+}
+
+uint64_t mm_peak_rss(struct mm *mm)
+{
+	uint64_t rss = 0;
+
+	if (atomic_load(&mm->users) == 1) {
+		mm_read_lock(mm);
+		rss = private_rss(mm);
+		mm_read_unlock(mm);
+	}
+	return raise_peak(mm, rss);
+}
+
 void mm_stat(struct mm *mm, struct mm_stat *ret)
 {
-	uint64_t peak;
 
 	memset(ret, 0, sizeof(*ret));
 	mm_read_lock(mm);
@@ -239,8 +292,5 @@ void mm_stat(struct mm *mm, struct mm_stat *ret)
 	ret->map_count = mm->map_count;
 	add_rss(mm, ret);
 	mm_read_unlock(mm);
-	peak = atomic_load(&mm->peak_rss);
-	while (ret->rss > peak && !atomic_compare_exchange_weak(&mm->peak_rss, &peak, ret->rss))
-		;
-	ret->peak_rss = MAX(ret->rss, peak);
+	ret->peak_rss = raise_peak(mm, ret->rss);
 }

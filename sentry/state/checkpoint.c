@@ -108,6 +108,7 @@ void *checkpoint_load(enum state_purpose purpose, const void *objects, size_t le
 		return NULL; /* half of a sandbox is left, and the process ends */
 	}
 	state_end(s);
+	pages_prefetch(pages);
 	pages_release(pages);
 	return container;
 }

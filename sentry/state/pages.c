@@ -258,9 +258,8 @@ static int write_range(struct page_writer *w, struct saved_file *f, uint64_t off
 	uint64_t a, b;
 	int r = 0;
 
-	while (r == 0 && off < end && mfile_next_data(f->mf, off, end, &a, &b)) {
-		b = MIN(page_up(b), end);
-		for (a = page_down(a); a < b && r == 0; a += MIN(b - a, WRITE_MAX))
+	while (r == 0 && off < end && pages_next_data(f->mf, &f->run, off, end, &a, &b)) {
+		for (; a < b && r == 0; a += MIN(b - a, WRITE_MAX))
 			r = write_block(w, f, a, MIN(b - a, WRITE_MAX));
 		off = b;
 	}

@@ -7,6 +7,8 @@
  * any other host file (SIGBUS).
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -124,14 +126,30 @@ struct state_pages *pages_loader(const void *table, size_t len, const int *fds, 
 
 /* ---- for fields() ---- */
 
+bool pages_next_data(struct mfile *mf, struct data_run *run, uint64_t off, uint64_t end,
+		     uint64_t *ret_start, uint64_t *ret_end)
+{
+	if (off < run->start || off >= run->end) {
+		uint64_t a, b;
+
+		if (!mfile_next_data(mf, off, OFF_MAX, &a, &b))
+			return false;
+		run->start = page_down(a);
+		run->end = page_up(b);
+	}
+	if (run->start >= end)
+		return false;
+	*ret_start = MAX(off, run->start);
+	*ret_end = MIN(end, run->end);
+	return true;
+}
+
 /* Of the other side's file what is memory there now; holes of it would become memory by being read. */
 static void live_pieces(struct loaded_file *f, uint64_t off, uint64_t len, state_piece_fn fn, void *arg)
 {
 	uint64_t at = off, end = off + len, a, b;
 
-	while (at < end && mfile_next_data(f->live, at, end, &a, &b)) {
-		a = page_down(a);
-		b = MIN(page_up(b), end);
+	while (at < end && pages_next_data(f->live, &f->run, at, end, &a, &b)) {
 		fn(arg, a - off, b - a, f->live, a);
 		at = b;
 	}
@@ -188,6 +206,54 @@ void state_pages_in(struct state *s, uint64_t want, state_piece_fn fn, void *arg
 		live_pieces(&p->loaded[number], off, len, fn, arg);
 	else
 		image_pieces(p, &p->loaded[number], off, len, fn, arg);
+}
+
+/* ---- reading ahead ---- */
+
+#define PREFETCH_STEP (8L << 20)
+#define PREFETCH_MAX (8L << 30) /* of one image; the rest comes when it is touched */
+
+struct prefetch {
+	unsigned n;
+	int fds[];
+};
+
+static void *prefetch_main(void *arg)
+{
+	struct prefetch *f = arg;
+	struct stat st;
+
+	for (unsigned i = 0; i < f->n; i++) {
+		off_t end = fstat(f->fds[i], &st) ? 0 : MIN(st.st_size, PREFETCH_MAX); /* host: fstat */
+
+		/* host: fadvise64 */
+		for (off_t at = 0; at < end; at += PREFETCH_STEP)
+			if (posix_fadvise(f->fds[i], at, PREFETCH_STEP, POSIX_FADV_WILLNEED))
+				break;
+		close(f->fds[i]);
+	}
+	free(f);
+	return NULL;
+}
+
+void pages_prefetch(struct state_pages *p)
+{
+	struct prefetch *f = kzalloc(sizeof(*f) + p->nimages * sizeof(int));
+	pthread_t th;
+
+	for (unsigned i = 0; i < p->nimages; i++) {
+		int fd = fcntl(mfile_rofd(p->images[i]), F_DUPFD_CLOEXEC, 3); /* host: fcntl */
+
+		if (fd >= 0)
+			f->fds[f->n++] = fd;
+	}
+	if (f->n && pthread_create(&th, NULL, prefetch_main, f) == 0) {
+		pthread_detach(th);
+		return;
+	}
+	while (f->n)
+		close(f->fds[--f->n]);
+	free(f);
 }
 
 void pages_release_loaded(struct state_pages *p)

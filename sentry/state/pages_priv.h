@@ -31,7 +31,16 @@ struct page_origin {
 	struct page_extent e[]; /* sorted by off; src: index in ids */
 };
 
+/*
+ * The last stretch of data that was found in a file. The host finds its end by walking over all of its pages:
+ * asking again for each of thousands of ranges in one stretch would take a while.
+ */
+struct data_run {
+	uint64_t start, end;
+};
+
 struct saved_file {
+	struct data_run run;
 	UT_hash_handle hh;
 	uint64_t id;         /* mfile_id() */
 	uint32_t number;     /* in the image */
@@ -47,6 +56,7 @@ struct loaded_file {
 	const uint8_t *extents; /* in the table */
 	uint32_t nextents;
 	struct mfile *live;     /* of a branch: the other side's file; reference */
+	struct data_run run;
 };
 
 struct state_pages {
@@ -69,6 +79,9 @@ struct state_pages {
 	unsigned nimages;
 };
 
+/* mfile_next_data(), in whole pages. */
+bool pages_next_data(struct mfile *mf, struct data_run *run, uint64_t off, uint64_t end,
+		     uint64_t *ret_start, uint64_t *ret_end);
 void pages_release_loaded(struct state_pages *p);
 
 #endif

@@ -58,7 +58,6 @@ struct state {
 	enum state_purpose purpose;
 	bool loading;
 	struct state_pages *pages;
-	struct gofer_client *gofer;
 	char *why;
 	const struct state_type *type; /* of the object at hand */
 	uint32_t number;               /* its number */
@@ -132,16 +131,6 @@ enum state_purpose state_purpose(const struct state *s)
 uint32_t state_objects(const struct state *s)
 {
 	return s->loading ? s->nobjs : s->queued;
-}
-
-struct gofer_client *state_gofer(const struct state *s)
-{
-	return s->gofer;
-}
-
-void state_set_gofer(struct state *s, struct gofer_client *g)
-{
-	s->gofer = g;
 }
 
 struct state_pages *state_pages_of(struct state *s)

@@ -176,9 +176,6 @@ bool state_ok(const struct state *s);
 /* What a load is for: a branch gets fresh secrets, the same sandbox woken goes on as itself. */
 enum state_purpose { STATE_WAKE, STATE_FORK };
 enum state_purpose state_purpose(const struct state *s);
-/* Loading: the gofer of the container that is being made, with the attach points of its spec. */
-struct gofer_client;
-struct gofer_client *state_gofer(const struct state *s);
 
 /* ---- memory: sentry/state/pages.h; saving and loading as a whole: sentry/state/image.h ---- */
 

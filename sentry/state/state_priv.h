@@ -31,8 +31,6 @@ int state_save(struct state *s, const void **ret_buf, size_t *ret_len);
 /* @buf must stay until state_end(). @lookup: NULL for state_type_find. */
 struct state *state_loader(enum state_purpose purpose, struct state_pages *pages, const void *buf,
 			   size_t len, state_lookup_fn lookup);
-/* What state_gofer() answers; borrowed. */
-void state_set_gofer(struct state *s, struct gofer_client *g);
 /* All three passes. 0, or -1: state_why(); what was made so far is then leaked on purpose: the process ends. */
 int state_load(struct state *s);
 /* Root @i, which has to be of @type; borrowed until state_end(). NULL: it isn't. */

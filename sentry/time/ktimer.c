@@ -23,6 +23,7 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/stats.h"
 #include "sentry/kernel/freeze.h"
 #include "sentry/time/clock.h"
 
@@ -133,8 +134,8 @@ static void wait_for_kick(struct timer_queue *q, uint32_t seen, int64_t until)
 		ts.tv_nsec = ns % NSEC_PER_SEC;
 		tsp = &ts;
 	}
-	(void)syscall(SYS_futex, &q->kick, op, seen, tsp, NULL,
-		      FUTEX_BITSET_MATCH_ANY); /* host: futex */
+	(void)HOST(FUTEX, syscall(SYS_futex, &q->kick, op, seen, tsp, NULL,
+				  FUTEX_BITSET_MATCH_ANY)); /* host: futex */
 }
 
 static void *timer_main(void *arg)
@@ -194,8 +195,8 @@ void ktimer_arm(struct ktimer *kt, int64_t deadline_ns)
 	}
 	mutex_unlock(&q->mu);
 	if (kick)
-		(void)syscall(SYS_futex, &q->kick, FUTEX_WAKE_PRIVATE, 1, NULL, NULL,
-			      0); /* host: futex */
+		(void)HOST(FUTEX, syscall(SYS_futex, &q->kick, FUTEX_WAKE_PRIVATE, 1, NULL, NULL,
+					  0)); /* host: futex */
 }
 
 void ktimer_disarm(struct ktimer *kt)

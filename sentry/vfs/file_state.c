@@ -19,7 +19,7 @@ static const struct file_state *const file_states[] = { FILE_STATES(POINTER) };
 static const struct file_state *find(uint16_t id)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(file_states); i++)
-		if (file_states[i] && file_states[i]->id == id)
+		if (file_states[i]->id == id)
 			return file_states[i];
 	return NULL;
 }

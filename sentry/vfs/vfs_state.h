@@ -44,7 +44,7 @@ struct file_state {
 	X(signalfd) X(timerfd) X(inotify) X(pidfd) X(ns) X(null) X(zero) X(full) X(random)   \
 	X(kmsg) X(devpts_root) X(tty_master) X(tty_slave) X(mqueue) X(mqueue_root) X(host)   \
 	X(host_regular) X(proc_generation)
-#define FILE_STATE_DECLARE(name) extern const struct file_state file_state_##name __weak;
+#define FILE_STATE_DECLARE(name) extern const struct file_state file_state_##name;
 FILE_STATES(FILE_STATE_DECLARE)
 
 enum file_state_id {

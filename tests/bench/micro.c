@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Micro-benchmarks as one static program: `micro ROW` prints the median time of one operation in
- * nanoseconds. Each row runs in batches until it has used its time.
+ * nanoseconds. Each row runs in batches until it has used its time. `micro ROW N` waits for a byte, does the operation N times
+ * and waits for another one, for whoever counts meanwhile.
  */
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -278,6 +279,22 @@ static int cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static void counted(void (*fn)(void), int n)
+{
+	int64_t start;
+	char c;
+
+	puts("ready");
+	fflush(stdout);
+	(void)!read(0, &c, 1);
+	start = now();
+	for (int k = 0; k < n; k++)
+		fn();
+	printf("%.2f done\n", (double)(now() - start) / n);
+	fflush(stdout);
+	(void)!read(0, &c, 1);
+}
+
 int main(int argc, char **argv)
 {
 	int64_t t[BATCHES], end = now() + BUDGET_NS;
@@ -295,6 +312,10 @@ int main(int argc, char **argv)
 		if (rows[i].setup)
 			rows[i].setup();
 		rows[i].fn();
+		if (argc > 2) {
+			counted(rows[i].fn, atoi(argv[2]));
+			_exit(0);
+		}
 		while (n < BATCHES && (n < 3 || now() < end)) {
 			int64_t start = now();
 

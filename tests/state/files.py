@@ -81,8 +81,10 @@ def written_through():
     says(begin("a", "none"), "READY")
     checkpoint("a")
     assert not os.path.exists(ROOT + "/state-image/remove")
-    end("b", restore("b"))
-    delete("b")
+    restore("b")
+    checkpoint("b", image=IMAGE + "2")
+    end("c", restore("c", image=IMAGE + "2"))
+    delete("c")
 
 
 @test
@@ -148,6 +150,28 @@ def changed_image_is_noticed():
 def debian():
     p = subprocess.run([os.path.join(TOP, "tools/mkrootfs.sh"), "test"], stdout=subprocess.PIPE, check=True, timeout=600)
     return p.stdout.decode().strip()
+
+
+@test
+def looked_at_only():
+    """What was only looked at isn't in the image."""
+    def conf(c):
+        c["root"]["path"] = debian()
+
+    with open(os.path.join(WORK, "look.out"), "wb") as f:
+        s, err = run_detached(["run", "--detach", "--overlay", "memory", "--bundle",
+                               bundle("b-look", ("/bin/sleep", "1000"), conf), "look"], f)
+    assert s == 0, err
+    s, out, err = hf("exec", "look", "/usr/bin/find", "/usr", "-ls")
+    assert s == 0 and len(out.splitlines()) > 10000, err
+    s, numbers, err = hf("exec", "look", "/bin/ls", "-i", "/usr/bin/find", "/etc/passwd")
+    assert s == 0, err
+    checkpoint("look")
+    assert os.path.getsize(IMAGE + "/state") < 500000, os.path.getsize(IMAGE + "/state")
+    restore("look2")
+    assert hf("exec", "look2", "/bin/ls", "-i", "/usr/bin/find", "/etc/passwd")[1] == numbers
+    assert len(hf("exec", "look2", "/usr/bin/find", "/usr")[1].splitlines()) == len(out.splitlines())
+    delete("look2")
 
 
 @test

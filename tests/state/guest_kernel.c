@@ -22,6 +22,7 @@
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/user.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
@@ -256,7 +257,7 @@ static void timers_check(void)
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGRTMIN + 2);
-	for (int64_t end = clock_ns(CLOCK_MONOTONIC) + 4000000000LL;
+	for (int64_t end = clock_ns(CLOCK_MONOTONIC) + 10000000000LL;
 	     seen != 3 && clock_ns(CLOCK_MONOTONIC) < end;) {
 		if (sigtimedwait(&set, &si, &second) != SIGRTMIN + 2)
 			continue;
@@ -544,6 +545,70 @@ static int be_tracer(int ev)
 	return exit_code(p) == 5 ? 9 : 4;
 }
 
+/* Tracees that are stopped: for a signal, and in front of a call. */
+static pid_t keeper;
+static int ev_keeper, keeper_pipe[2];
+
+static pid_t stopped_tracee(void)
+{
+	pid_t p = fork();
+	int st;
+
+	if (p == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGWINCH);
+		_exit(syscall(SYS_getppid) == 77 ? 6 : 7);
+	}
+	if (waitpid(p, &st, 0) != p || !WIFSTOPPED(st) || WSTOPSIG(st) != SIGWINCH)
+		_exit(50);
+	return p;
+}
+
+static int be_keeper(int ev)
+{
+	pid_t a = stopped_tracee(), b = stopped_tracee();
+	struct user_regs_struct r;
+	siginfo_t si;
+	int st;
+
+	do { /* up to the front of getppid */
+		if (ptrace(PTRACE_SYSCALL, b, NULL, NULL) || waitpid(b, &st, 0) != b || !WIFSTOPPED(st) ||
+		    ptrace(PTRACE_GETREGS, b, NULL, &r))
+			return 51;
+	} while (r.orig_rax != SYS_getppid);
+	(void)!write(keeper_pipe[1], "r", 1);
+	wait_event(ev);
+	if (ptrace(PTRACE_GETSIGINFO, a, NULL, &si) || si.si_signo != SIGWINCH)
+		return 1;
+	if (ptrace(PTRACE_CONT, a, NULL, NULL) || exit_code(a) != 7)
+		return 2;
+	if (ptrace(PTRACE_GETREGS, b, NULL, &r) || r.orig_rax != SYS_getppid || r.rax != (unsigned long long)-ENOSYS)
+		return 3;
+	if (ptrace(PTRACE_SYSCALL, b, NULL, NULL) || waitpid(b, &st, 0) != b || !WIFSTOPPED(st) ||
+	    ptrace(PTRACE_GETREGS, b, NULL, &r) || r.rax != (unsigned long long)getpid())
+		return 4;
+	r.rax = 77;
+	if (ptrace(PTRACE_SETREGS, b, NULL, &r) || ptrace(PTRACE_CONT, b, NULL, NULL))
+		return 5;
+	return exit_code(b) == 6 ? 9 : 6;
+}
+
+static void stops_setup(void)
+{
+	char c;
+
+	NEED(pipe(keeper_pipe) == 0);
+	keeper = spawn(be_keeper, &ev_keeper);
+	NEED(read(keeper_pipe[0], &c, 1) == 1);
+}
+
+static void stops_check(void)
+{
+	fire(ev_keeper);
+	CHECK(exit_code(keeper) == 9);
+}
+
 static void tracing_setup(void)
 {
 	char c;
@@ -643,7 +708,7 @@ int main(int argc, char **argv)
 {
 	static const struct item items[] = {
 		ITEM(registers), ITEM(rounding), ITEM(clocks),	 ITEM(signals), ITEM(timers),
-		ITEM(tree),	 ITEM(identity), ITEM(sysv),	 ITEM(tracing), ITEM(robust),
+		ITEM(tree),	 ITEM(identity), ITEM(sysv),	 ITEM(tracing), ITEM(robust), ITEM(stops),
 		ITEM(generation),
 	};
 

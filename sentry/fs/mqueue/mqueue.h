@@ -10,6 +10,7 @@
 
 struct file;
 struct ipcns;
+struct super;
 struct task;
 
 #define MQ_PRIO_MAX_G 32768
@@ -30,6 +31,9 @@ _Static_assert(sizeof(struct l_sigevent) == 64, "struct sigevent is 64 bytes");
 void mqueue_init(void);
 /* The IPC namespace goes away: its queues, too. Called by ipcns_put() before it frees @ns. */
 void mqueue_ipcns_exit(struct ipcns *ns);
+
+/* The file system of @ipc's queues: a reference. */
+struct super *mqueue_get_super(struct ipcns *ipc);
 
 /* The calls, on a kernel copy of their arguments. -errno as in the man pages. */
 struct file *mqueue_open(struct task *t, const char *name, int oflag, uint32_t mode,

@@ -321,6 +321,11 @@ void mqueue_ipcns_exit(struct ipcns *ipc)
 	super_put(&ns->sb);
 }
 
+struct super *mqueue_get_super(struct ipcns *ipc)
+{
+	return super_get(&mqns_get(ipc)->sb);
+}
+
 static struct super *mqueue_mount(struct task *t, const char *source, unsigned long flags,
 				  const char *data)
 {

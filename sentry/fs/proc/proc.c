@@ -424,15 +424,14 @@ static struct fs_type proc_type = {
 	.mount = proc_mount,
 };
 
-static struct super *proc_mount(struct task *t, const char *source, unsigned long flags,
-				const char *data)
+struct super *proc_create_super(struct pidns *ns, const char *source, unsigned long flags, const char *data)
 {
 	struct proc_super *ps = kzalloc(sizeof(*ps));
 	int err;
 
 	super_init(&ps->sb, &proc_sops, &proc_type, PROC_SUPER_MAGIC, flags);
 	ps->sb.source = kstrdup(source ? source : "proc");
-	ps->ns = pidns_get(t ? task_pidns(t) : kernel.init_pidns);
+	ps->ns = pidns_get(ns);
 	err = parse_options(ps, data);
 	if (err) {
 		super_put(&ps->sb);
@@ -440,6 +439,12 @@ static struct super *proc_mount(struct task *t, const char *source, unsigned lon
 	}
 	pfs_set_root(&ps->sb, &root_node, PROC_ROOT_INO);
 	return &ps->sb;
+}
+
+static struct super *proc_mount(struct task *t, const char *source, unsigned long flags,
+				const char *data)
+{
+	return proc_create_super(t ? task_pidns(t) : kernel.init_pidns, source, flags, data);
 }
 
 /* ---- saving ---- */

@@ -8,9 +8,14 @@
 
 struct file;
 struct pid;
+struct pidns;
+struct super;
 
 /* Registers proc. */
 void proc_init(void);
+
+/* One that shows @ns. err_ptr: -EINVAL (options). */
+struct super *proc_create_super(struct pidns *ns, const char *source, unsigned long flags, const char *data);
 
 /* The process whose /proc/PID directory @f is, for pidfd_send_signal(2) and friends: borrowed from @f, or
  * NULL. */

@@ -59,6 +59,7 @@ int tmpfs_freeze(void)
 	shared_mf = mf;
 	era++;
 	mfile_put(old);
+	tm_save_begin();
 	return 0;
 }
 

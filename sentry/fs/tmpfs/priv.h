@@ -41,6 +41,7 @@ struct tm_super {
 	uid_t root_uid;
 	gid_t root_gid;
 	struct lower *lower;      /* root of the lower tree, or NULL; reference */
+	unsigned marked_epoch;    /* of the save that has looked at the tree (tmpfs_state.c) */
 };
 
 /* A name. Neither inode nor lower: it is known that there is none. */
@@ -121,6 +122,7 @@ struct tm_inode {
 	struct tm_xattr *xattrs;  /* (xattr_mu) */
 	bool xattrs_loaded;       /* (xattr_mu) the lower's are merged in */
 	struct tm_inode *drain;   /* list of directories being freed */
+	unsigned skip_epoch;      /* of the save that may leave it out (tmpfs_state.c) */
 };
 
 static inline struct tm_inode *TM(struct inode *i)
@@ -205,6 +207,9 @@ uint64_t tm_blocks(struct tm_file *f);
 /* file.c */
 extern const struct file_ops tm_file_fops;
 int tm_truncate(struct inode *inode, uint64_t size);
+
+/* tmpfs_state.c: another save begins. Context: the sandbox is frozen. */
+void tm_save_begin(void);
 
 /* object.c */
 extern const struct vm_object_ops tm_object_ops;

@@ -71,6 +71,90 @@ const struct state_type state_super_tmpfs = {
 
 /* ---- directories ---- */
 
+/*
+ * What the guest has only looked at needn't be saved: an inode of the image with nothing of its own (but an
+ * access time, which is the image's again then), and a directory in which all is so. Such an inode is saved
+ * only when something else refers to it, so that `find /` doesn't make images large. The first inode of an
+ * instance that is saved has the whole tree looked through, bottom up.
+ */
+static unsigned epoch = 1;
+
+void tm_save_begin(void)
+{
+	epoch++;
+}
+
+static bool pristine(const struct tm_inode *ti)
+{
+	if (!ti->lower || lower_is_linked(ti->lower) || ti->i.version != 1 ||
+	    atomic_load(&ti->i.marks))
+		return false;
+	return !ti->file ||
+	       (!ti->file->npages && ti->file->lower_end == ti->lower->attr.size);
+}
+
+/* A directory on the way down: a stack of its own, as trees are as deep as a guest likes. */
+struct frame {
+	struct tm_inode *ti;
+	struct tm_entry *next;
+	bool keep;
+};
+
+struct walk {
+	struct frame *v;
+	size_t n, size;
+};
+
+static void push(struct walk *w, struct tm_inode *dir)
+{
+	if (w->n == w->size) {
+		w->size = w->size ? 2 * w->size : 64;
+		w->v = krealloc_array(w->v, w->size, sizeof(*w->v));
+	}
+	w->v[w->n++] = (struct frame){ dir, dir->dir->hash, !pristine(dir) };
+}
+
+static void pop(struct walk *w)
+{
+	struct frame f = w->v[--w->n];
+
+	if (!f.keep)
+		f.ti->skip_epoch = epoch;
+	else if (w->n)
+		w->v[w->n - 1].keep = true;
+}
+
+static void look_through(struct tm_super *ts)
+{
+	struct inode *root = ts->sb.root ? dentry_inode(ts->sb.root) : NULL;
+	struct walk w = { 0 };
+
+	if (ts->marked_epoch == epoch)
+		return;
+	ts->marked_epoch = epoch;
+	if (!ts->lower || !root)
+		return;
+	push(&w, TM(root));
+	while (w.n) {
+		struct frame *f = &w.v[w.n - 1];
+		struct tm_entry *e = f->next;
+		struct tm_inode *ti = e && e->inode ? TM(e->inode) : NULL;
+
+		if (!e) {
+			pop(&w);
+			continue;
+		}
+		f->next = e->hh.next;
+		if (ti && ti->dir)
+			push(&w, ti);
+		else if (ti && pristine(ti))
+			ti->skip_epoch = epoch;
+		else if (ti || e->in_lower == !e->lower)
+			f->keep = true;
+	}
+	free(w.v);
+}
+
 static bool entry_saved(const struct tm_entry *e)
 {
 	return e->inode || (e->in_lower && !e->lower);
@@ -81,15 +165,24 @@ static void entry_fields(struct state *s, struct tm_dir *d, struct tm_entry *e)
 	char name[NAME_MAX_G + 1] = "";
 	uint64_t seq = e ? e->seq : 0;
 	struct inode *inode = e ? e->inode : NULL;
-	bool in_lower = e && e->in_lower;
+	bool in_lower = e && e->in_lower, weak = false;
 
 	if (e)
 		memcpy(name, e->name, strlen(e->name) + 1);
 	state_str(s, name, sizeof(name));
 	state_u64(s, &seq);
 	state_bool(s, &in_lower);
-	state_ref(s, &state_inode_tmpfs, &inode);
-	if (!state_loading(s) || !state_ok(s))
+	if (!state_loading(s))
+		weak = inode && TM(inode)->skip_epoch == epoch;
+	state_bool(s, &weak);
+	if (weak) {
+		state_weak(s, &state_inode_tmpfs, &inode);
+		if (state_loading(s) && inode)
+			inode_get(inode);
+	} else {
+		state_ref(s, &state_inode_tmpfs, &inode);
+	}
+	if (!state_loading(s) || !state_ok(s) || (weak && !inode))
 		return;
 	if (!gofer_name_ok(name) || tm_entry_find(d, name) || !inode != !seq ||
 	    (seq && (seq < 2 || seq >= d->next_seq))) {
@@ -198,6 +291,8 @@ static void inode_fields(struct state *s, void *obj)
 	struct tm_inode *ti = TM(obj);
 	bool charged = ti->heap;
 
+	if (!state_loading(s))
+		look_through(TM_SB(ti->i.sb));
 	inode_state_fields(s, &ti->i);
 	state_ref(s, &state_super_tmpfs, &ti->i.sb);
 	state_ref(s, &state_lower, &ti->lower);
