@@ -73,6 +73,8 @@ struct plat_boot {
 #define PLAT_PATCH_AREA 0x400000ULL /* a range of guest addresses for trampolines, mostly empty */
 #define PLAT_SITE_LEN   5           /* bytes that are replaced */
 #define PLAT_SITE_HEAP  256         /* what prepare() and refuse() may make the heap hold */
+#define PLAT_SITES_MAX  3072        /* so many times, of one address space */
+#define PLAT_AREA_HEAP  2304        /* the same for add_area() */
 
 struct plat_patch {
 	uint64_t addr, slot;

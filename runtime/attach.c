@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -37,6 +38,8 @@ struct attach {
 	int stream;          /* ours */
 	int sigfd;
 	struct flow in, out;
+	int escape; /* key that leaves, or 0 */
+	bool left;
 };
 
 static struct termios saved_termios;
@@ -198,6 +201,10 @@ json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsi
 			tell_size(a, resize, arg);
 		if (p[0].revents)
 			flow_fill(&a->in, a->tty_in, false);
+		if (a->escape && memchr(a->in.buf + a->in.off, a->escape, a->in.len)) {
+			a->left = true;
+			return NULL;
+		}
 		if (p[1].revents)
 			flow_drain(&a->out, a->tty_out, false);
 		if (!out_full && (p[2].revents & (POLLIN | POLLHUP | POLLERR)))
@@ -211,6 +218,16 @@ json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsi
 			return rep;
 		}
 	}
+}
+
+void attach_escape(struct attach *a, int key)
+{
+	a->escape = key;
+}
+
+bool attach_left(const struct attach *a)
+{
+	return a->left;
 }
 
 void attach_end(struct attach *a)

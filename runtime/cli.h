@@ -26,7 +26,7 @@ int cli_main(int argc, char **argv);
 int cli_fail(const char *fmt, ...) __printf(1, 2) __cold;
 
 extern const struct command cmd_checkpoint, cmd_restore, cmd_fork, cmd_suspend, cmd_wake, cmd_snapshot, cmd_snapshots,
-	cmd_rollback, cmd_prune, cmd_tree;
+	cmd_rollback, cmd_prune, cmd_tree, cmd_attach, cmd_keep;
 extern const struct command cmd_run, cmd_create, cmd_start, cmd_exec, cmd_state, cmd_list, cmd_ps, cmd_kill,
 	cmd_delete, cmd_wait, cmd_spec, cmd_features, cmd_do, cmd_debug, cmd_pause, cmd_resume, cmd_update,
 	cmd_events;
@@ -41,6 +41,8 @@ const char *cli_status(struct statedir *s);
 json_t *cli_request(struct statedir *s, json_t *req, char **ret_why);
 /* Sends a signal to the sentry's host process; false when there is none. */
 bool cli_signal_sentry(struct statedir *s, int sig);
+/* A pidfd of the sentry that state.json names, if it still is that process, or -1. */
+int cli_open_sentry(struct statedir *s);
 /* When process @pid started, in clock ticks since boot; 0 when there is none. */
 long long cli_start_time(pid_t pid);
 /* Ends the processes of a container and removes its control groups. 0 or -1 after a message. */
@@ -62,6 +64,9 @@ void attach_adopt(struct attach *a);
  * NULL when the sandbox died. Window size changes are sent on a connection made with @resize. */
 json_t *attach_run(struct attach *a, int control, void (*resize)(void *arg, unsigned rows, unsigned cols),
 		   void *arg);
+/* attach_run() returns NULL when the user presses @key: attach_left(). */
+void attach_escape(struct attach *a, int key);
+bool attach_left(const struct attach *a);
 /* Restores the terminal. */
 void attach_end(struct attach *a);
 /* For clients without a terminal: signals that the guest's process is to get instead of us, blocked from

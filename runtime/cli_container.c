@@ -112,9 +112,8 @@ long long cli_start_time(pid_t pid)
 	return p ? strtoll(p, NULL, 10) : 0;
 }
 
-/* The process that state.json names, if it still is that process: pids are reused, the descriptor holds on to
- * the one that was looked at. -1 when it is gone. */
-static int open_sentry(struct statedir *s)
+/* Pids are reused; the descriptor holds on to the one that was looked at. */
+int cli_open_sentry(struct statedir *s)
 {
 	json_t *st = statedir_load(s, "state.json");
 	pid_t pid = (pid_t)json_integer_value(json_object_get(st, "sentry_pid"));
@@ -127,7 +126,7 @@ static int open_sentry(struct statedir *s)
 
 bool cli_signal_sentry(struct statedir *s, int sig)
 {
-	AUTO_CLOSE int pidfd = open_sentry(s);
+	AUTO_CLOSE int pidfd = cli_open_sentry(s);
 
 	return pidfd >= 0 && syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) == 0;
 }
@@ -135,7 +134,7 @@ bool cli_signal_sentry(struct statedir *s, int sig)
 /* Kills the sentry and waits for its end. */
 static void kill_sentry(struct statedir *s)
 {
-	AUTO_CLOSE int pidfd = open_sentry(s);
+	AUTO_CLOSE int pidfd = cli_open_sentry(s);
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
 

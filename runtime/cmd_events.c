@@ -40,11 +40,18 @@ static json_t *statistics(struct statedir *s, const json_t *inside)
 	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
 	json_t *data = cgroup_stats(g);
 	json_t *usage = json_object_get(json_object_get(data, "memory"), "usage");
+	const json_t *own = json_object_get(inside, "own");
 
 	json_object_set_new(data, "pids",
 			    json_pack("{s:O, s:O}", "current", json_object_get(inside, "pids"), "limit",
 				      json_object_get(inside, "pids_limit")));
 	json_object_set(usage, "limit", json_object_get(inside, "memory_limit"));
+	/* the host counts the sandbox, not what each of a pod's containers has of it */
+	if (own) {
+		json_object_set(json_object_get(json_object_get(data, "cpu"), "usage"), "total",
+				json_object_get(own, "cpu_ns"));
+		json_object_set(usage, "usage", json_object_get(own, "memory"));
+	}
 	/* without a group: at least the guest's own pages */
 	if (!json_integer_value(json_object_get(usage, "usage")))
 		json_object_set(usage, "usage", json_object_get(inside, "memory"));

@@ -21,6 +21,7 @@
 #include "runtime/control.h"
 #include "runtime/hooks.h"
 #include "runtime/image_store.h"
+#include "runtime/keeper.h"
 #include "runtime/pod.h"
 #include "runtime/console_socket.h"
 #include "runtime/errno_text.h"
@@ -32,7 +33,7 @@
 static struct {
 	const char *bundle, *pid_file, *pidfd_socket, *console_socket, *overlay;
 	bool detach, no_pivot, no_new_keyring, keep, no_subreaper;
-	unsigned preserve_fds;
+	unsigned preserve_fds, idle_suspend, checkpoint_every;
 } o;
 
 static const struct opt create_opts[] = {
@@ -44,6 +45,9 @@ static const struct opt create_opts[] = {
 	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
 	  "memory: keep writes in the sandbox; none: write through" },
 	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
+	{ "idle-suspend", 0, OPT_UINT, &o.idle_suspend, "SECONDS", "suspend it when it is idle for so long" },
+	{ "checkpoint-every", 0, OPT_UINT, &o.checkpoint_every, "SECONDS",
+	  "keep an image that is no older, to `wake` it from after a crash" },
 	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
 	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
 	{ 0 },
@@ -60,6 +64,9 @@ static const struct opt run_opts[] = {
 	  "memory: keep writes in the sandbox; none: write through" },
 	{ "keep", 0, OPT_FLAG, &o.keep, NULL, "don't delete the container after it exited" },
 	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
+	{ "idle-suspend", 0, OPT_UINT, &o.idle_suspend, "SECONDS", "suspend it when it is idle for so long" },
+	{ "checkpoint-every", 0, OPT_UINT, &o.checkpoint_every, "SECONDS",
+	  "keep an image that is no older, to `wake` it from after a crash" },
 	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
 	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
 	{ "no-subreaper", 0, OPT_FLAG, &o.no_subreaper, NULL, "accepted for compatibility" },
@@ -230,6 +237,7 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 	launched = (cgroup || !b->cgroup) && !launch(&l, b, &why);
 	extra_fds_close(&b->extra);
 	if (launched) {
+		keeper_start(s, b->spec);
 		if (b->relay)
 			leave_relay(s, b);
 		*ret_dir = s;
@@ -288,6 +296,10 @@ static int prepare(const char *id, struct boot_request *b, enum overlay_mode ove
 	if (!b->spec)
 		return cli_fail("%s", why);
 	warn_of(b->spec);
+	keeper_option(b->spec, IDLE_ANNOTATION, o.idle_suspend);
+	keeper_option(b->spec, EVERY_ANNOTATION, o.checkpoint_every);
+	if (keeper_check(b->spec))
+		return cli_fail("annotation %s", keeper_check(b->spec));
 	pod_size_sandbox(b->spec);
 	if (extra_fds_collect(json_object_get(b->spec->json, "process"), true, o.preserve_fds, &b->extra,
 			      &why))

@@ -38,6 +38,7 @@ struct console {
 	struct waiter waiter;
 	_Atomic bool finish;
 	_Atomic int next;      /* client that is to take over, or -1 */
+	_Atomic bool over;     /* nobody takes `next` any more */
 	_Atomic bool attended; /* somebody sits there */
 	char *back;            /* ring of output, CONSOLE_BACK bytes; NULL before the first */
 	size_t back_at, back_len; /* where the next byte goes; how many are there */
@@ -241,6 +242,17 @@ static bool pump_out(struct console *c)
 	}
 }
 
+/* Shuts out who came too late. Called by both sides, whichever sees it. */
+static void refuse_next(struct console *c)
+{
+	int fd = atomic_exchange(&c->next, -1);
+
+	if (fd < 0)
+		return;
+	(void)shutdown(fd, SHUT_RDWR); /* host: shutdown */
+	close(fd);
+}
+
 static void *console_main(void *arg)
 {
 	struct console *c = arg;
@@ -279,6 +291,8 @@ static void *console_main(void *arg)
 	waitq_remove(q, &c->waiter);
 	file_put(c->master);
 	client_gone(c);
+	c->over = true;
+	refuse_next(c);
 	console_put(c);
 	world_leave();
 	relays_add(-1);
@@ -401,8 +415,12 @@ void console_attach(struct console *c, int hostfd)
 {
 	int old = atomic_exchange(&c->next, hostfd);
 
-	if (old >= 0)
+	if (old >= 0) {
+		(void)shutdown(old, SHUT_RDWR); /* host: shutdown */
 		close(old);
+	}
+	if (c->over)
+		refuse_next(c);
 	ring(c);
 }
 

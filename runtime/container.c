@@ -85,7 +85,7 @@ static void *watch_init(void *arg)
 		console_finish(con);
 	world_leave();
 	if (c->shares_pidns)
-		container_signal_all(c, SIGKILL); /* no first process of a namespace takes them along */
+		container_end_others(c);
 	AUTO_LOCK(&c->mu);
 	c->exit_status = status;
 	c->stopped = true;

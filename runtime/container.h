@@ -114,6 +114,9 @@ int container_exit_code(int status);
 /* container_pod.c: how many containers have joined @c's sandbox; is @tg, which may be of another one, @c's? */
 unsigned container_count_members(struct container *c);
 bool container_owns(const struct container *c, const struct tgroup *tg);
+/* Kills what is left of one that shares its pid namespace, whose end takes the others' along; returns when nothing of
+ * it runs. */
+void container_end_others(struct container *c);
 /* control_kill.c: every process of it. */
 void container_signal_all(struct container *c, int sig);
 
@@ -161,7 +164,7 @@ void console_fields(struct state *s, struct console **c);
  * thread. */
 bool console_revive(struct console *c, int hostfd);
 struct tty *console_tty(const struct console *c);
-/* References on it, for who isn't its session. NULL is fine for console_put(). */
+/* References on it, for who isn't its session. */
 struct console *console_get(struct console *c);
 void console_put(struct console *c);
 /* @hostfd (taken over) carries the terminal's bytes from now on, beginning with the last 64 KiB that it has output;

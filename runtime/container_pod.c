@@ -44,6 +44,29 @@ bool container_owns(const struct container *c, const struct tgroup *tg)
 	return tg->container == c;
 }
 
+/* Whether there is anybody left who has to end. */
+static bool doom_locked(const struct container *c)
+{
+	struct task *t;
+	bool any = false;
+
+	list_for_each(t, &kernel.all_tasks, all_node)
+		if (container_owns(c, t->tg) && atomic_load(&t->state) < TASK_ZOMBIE) {
+			tgroup_kill_locked(t->tg, SIGKILL);
+			any = true;
+		}
+	return any;
+}
+
+/* Who is born meanwhile has a parent among the doomed, at whose end they are found. */
+void container_end_others(struct container *c)
+{
+	AUTO_LOCK(&kernel.tasks_mu);
+
+	while (doom_locked(c))
+		cond_wait(&kernel.tasks_cond, &kernel.tasks_mu);
+}
+
 /* Gives back everything of a container of which no process is left. Ends its gofer. */
 static void free_member(struct container *c)
 {

@@ -40,8 +40,9 @@ void control_save(struct control_request *r);
 void control_pause(struct control_request *r);
 void control_resume(struct control_request *r);
 
-/* limits.c: new limits; and what of them is used. */
+/* limits.c: new limits. */
 void control_limits(struct control_request *r);
+/* control_stats.c: what of them is used. */
 void control_stats(struct control_request *r);
 
 #endif

@@ -17,8 +17,6 @@
 #include "runtime/control.h"
 #include "runtime/control_ops.h"
 #include "sentry/kernel/kmem.h"
-#include "sentry/kernel/oom.h"
-#include "sentry/mm/mfile.h"
 
 #define MAX_TASKS_DEFAULT 8192
 #define FDS_PER_PROCESS 3 /* of ours: a stub's socket, its memory file twice */
@@ -112,33 +110,5 @@ void control_limits(struct control_request *r)
 			 period > 0 ? period : (int64_t)l->cpu_period_us);
 	rep = json_pack("{s:b}", "ok", 1);
 	(void)control_send(r->sock, rep, NULL, 0); /* a client that has gone needs no answer */
-	json_decref(rep);
-}
-
-static unsigned count_tasks(const struct container *c)
-{
-	struct task *t;
-	unsigned n = 0;
-	AUTO_LOCK(&kernel.tasks_mu);
-
-	list_for_each(t, &kernel.all_tasks, all_node)
-		if (container_owns(c, t->tg))
-			n++;
-	return n;
-}
-
-/* Memory and limits are the sandbox's, tasks the container's. */
-void control_stats(struct control_request *r)
-{
-	uint64_t total = 0, left = 0;
-	json_t *rep;
-
-	(void)mfile_space(&total, &left); /* without an answer both are 0 */
-	rep = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I}", "ok", 1, "pids",
-			(json_int_t)count_tasks(r->c), "pids_limit",
-			(json_int_t)kernel.limits.max_tasks, "memory",
-			(json_int_t)(total - left), "memory_limit",
-			(json_int_t)kernel.limits.max_memory, "oom_kills", (json_int_t)oom_kills());
-	(void)control_send(r->sock, rep, NULL, 0); /* as above */
 	json_decref(rep);
 }

@@ -5,7 +5,8 @@ DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev lib
 	libbsd-dev libxxhash-dev libzstd-dev mmdebstrap busybox-static
 
 # What tests/oci drives holdfast with.
-CLIENTS := containerd runc podman conmon docker.io catatonit uidmap iptables iproute2
+CLIENTS := containerd runc podman conmon docker.io catatonit uidmap iptables iproute2 containernetworking-plugins \
+	python3-grpcio
 
 C_FILES = $(shell git ls-files '*.c' '*.h')
 

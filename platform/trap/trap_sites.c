@@ -303,6 +303,7 @@ static void sites_refuse(struct plat_as *as, uint64_t addr)
 	struct trap_site *s;
 
 	_Static_assert(sizeof(*s) <= PLAT_SITE_HEAP, "what the mm is charged");
+	_Static_assert(3 * SITES_MAX <= PLAT_SITES_MAX, "2 with a trampoline, 1 without");
 	stat_inc(STAT_SITE_REFUSED);
 	mutex_lock(&ss->mu);
 	s = find_addr_locked(ss, addr);
@@ -321,6 +322,7 @@ static void sites_add_area(struct plat_as *as, uint64_t start)
 	struct trap_sites *ss = as->sites;
 	struct area *a = kzalloc(sizeof(*a));
 
+	_Static_assert(sizeof(*a) <= PLAT_AREA_HEAP, "what the mm is charged");
 	a->start = start;
 	mutex_lock(&ss->mu);
 	ss->areas[ss->nareas++] = a;

@@ -157,8 +157,8 @@ static int clean_text(struct mm *mm)
 
 	if (!plat->patch || !mm->as)
 		return 0;
-	for_each_vma(v, mm)
-		if (r == 0 && (v->prot & PROT_EXEC) && !(v->flags & VMF_SPECIAL))
+	for_each_vma(v, mm) /* whether it may be executed now or not */
+		if (r == 0 && !(v->flags & VMF_SPECIAL))
 			r = clean_vma(mm, v, &tail);
 	return r;
 }

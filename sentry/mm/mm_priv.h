@@ -138,6 +138,7 @@ struct mm {
 	bool load_dead;
 	_Atomic bool no_patches; /* (a) call sites are left as they are */
 	unsigned patch_charges;  /* (m) PLAT_SITE_HEAP each (sentry/kernel/kmem.h) */
+	uint64_t patch_area_heap; /* (m) charged in the same way */
 	struct pma *gc_pmas; /* (m) removed by the operation under way */
 	struct pma *lazy_pmas; /* (m) removed earlier; freed when the batch counter passes lazy_seq */
 	uint64_t lazy_seq;   /* (m) */

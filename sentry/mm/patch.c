@@ -108,6 +108,9 @@ static bool add_area(struct mm *mm, uint64_t addr)
 		r.addr = lo < hi ? vma_find_gap(mm, r.len, lo, hi) : 0;
 		if (!r.addr)
 			continue;
+		if (!kmem_charge_lasting(PLAT_AREA_HEAP))
+			return false;
+		mm->patch_area_heap += PLAT_AREA_HEAP;
 		if (map_at(mm, &r) < 0 ||
 		    back_anon(mm, vma_find(mm, r.addr), r.addr, r.addr + r.len) < 0)
 			return false;
@@ -203,26 +206,40 @@ void patch_fork(struct mm *mm, struct mm *old)
 	}
 	mm->no_patches = old->no_patches;
 	mm->patch_charges = old->patch_charges;
-	kmem_add((size_t)mm->patch_charges * PLAT_SITE_HEAP);
+	mm->patch_area_heap = old->patch_area_heap;
+	kmem_add((size_t)mm->patch_charges * PLAT_SITE_HEAP + mm->patch_area_heap);
 }
 
 void patch_fini(struct mm *mm)
 {
-	kmem_uncharge((size_t)mm->patch_charges * PLAT_SITE_HEAP);
+	kmem_uncharge((size_t)mm->patch_charges * PLAT_SITE_HEAP + mm->patch_area_heap);
 	mm->patch_charges = 0;
+	mm->patch_area_heap = 0;
 }
 
 /* ---- for the kernel ---- */
+
+/* Text that comes and goes at one place needs no more than the platform keeps. */
+static bool charge_site(struct mm *mm)
+{
+	if (mm->patch_charges >= PLAT_SITES_MAX)
+		return true;
+	if (!kmem_charge_lasting(PLAT_SITE_HEAP))
+		return false;
+	mm->patch_charges++;
+	return true;
+}
 
 void mm_patch_call(struct task *t, gaddr_t addr)
 {
 	struct mm *mm = t->mm;
 	int r = -EPERM;
 
-	if (!kmem_charge_lasting(PLAT_SITE_HEAP))
-		return;
 	mm_write_lock(mm);
-	mm->patch_charges++;
+	if (!charge_site(mm)) {
+		mm_write_unlock(mm, t);
+		return;
+	}
 	if (!ptrace_active(t) && !mm->no_patches)
 		r = patch(mm, addr.va);
 	if (r < 0)

@@ -82,19 +82,19 @@ def begin():
 
 
 class Pod:
-    def __init__(self, network=NODE, pid=CONTAINER, annotations=None):
+    def __init__(self, network=NODE, pid=CONTAINER, memory=0):
         n = next(numbers)
         self.logs = f"{LOGS}/{n}"
         os.makedirs(self.logs)
         self.namespaces = {1: network, 2: pid, 3: POD}
         self.config = {1: {1: f"pod{n}", 2: f"uid{n}", 3: "tests", 4: 0}, 2: "" if network == NODE else f"host-of-{n}", 3: self.logs,
-                       7: annotations or {}, 8: {1: "/" + c.TAG, 2: {1: self.namespaces}}}
+                       8: {1: "/" + c.TAG, 2: {1: self.namespaces}, 5: {4: memory} if memory else {}}}
         self.id = cri.run_pod(self.config)
 
-    def create(self, *cmd, mounts=(), namespaces=None, memory=0, stdin=0):
+    def create(self, *cmd, mounts=(), namespaces=None, memory=0, tty=0):
         n = next(numbers)
         conf = {1: {1: f"c{n}", 2: 0}, 2: {1: IMAGE}, 3: list(cmd), 7: [{1: inside, 2: outside} for outside, inside in mounts],
-                11: f"c{n}.log", 12: stdin, 15: {1: {4: memory} if memory else {}, 2: {3: namespaces or self.namespaces}}}
+                11: f"c{n}.log", 14: tty, 15: {1: {4: memory} if memory else {}, 2: {3: namespaces or self.namespaces}}}
         cid = cri.create(self.id, conf, self.config)
         self.log = f"{self.logs}/c{n}.log"
         return cid
@@ -213,6 +213,17 @@ def logs_are_written():
 
 
 @test
+def container_with_a_terminal():
+    pod = Pod()
+    cid = pod.start("sh", "-c", "tty; test -t 2 && echo yes; exit 2", tty=1)
+    ended(cid, 2)
+    with open(pod.log) as f:
+        lines = [line.split(" ", 1)[1].replace("\r", "") for line in f]
+    assert lines == ["stdout F /dev/pts/0\n", "stdout F yes\n"], lines
+    pod.end()
+
+
+@test
 def exit_codes_and_reasons():
     pod = Pod()
     for script, code, reason in (("exit 0", 0, "Completed"), ("exit 9", 9, "Error"), ("sh -c 'kill -TERM $$'; exit $?", 143, "Error")):
@@ -313,6 +324,16 @@ def statistics_and_updates():
     assert cpu > 0 and memory > 0, (cpu, memory)
     cri.limit(cid, 96 << 20)
     assert sh(cid, "echo up") == "up\n"
+    pod.end()
+
+
+@test
+def memory_of_the_pod():
+    """What kubelet says of a pod as a whole is the sandbox's; runc has it in the pod's cgroup, which is kubelet's."""
+    pod = Pod(memory=200 << 20)
+    cid = pod.start()
+    total = int(sh(cid, "grep MemTotal /proc/meminfo").split()[1])
+    assert c.IS_RUNC or total == 200 << 10, total
     pod.end()
 
 

@@ -117,7 +117,7 @@ def a_container_has_its_own_process_tree():
         assert s == 0 and len(rows) == want and rows[0].split()[0] == "1", out
         assert others not in sh(cid, "ps")
     s, out, _ = hf("ps", pod.id)
-    assert s == 0 and len(out.splitlines()) == 3, out
+    assert s == 0 and len(out.splitlines()) == 2, out
     data = json.loads(hf("events", "--stats", a)[1])["data"]
     assert data["pids"]["current"] == 3, data["pids"]
     assert sh(a, "ls /proc | grep -c '^[0-9]'") in ("4\n", "5\n", "6\n")
@@ -279,6 +279,19 @@ def limits_of_the_pod_are_the_sandboxes():
     assert sh(a, "grep -c ^processor /proc/cpuinfo") == "1\n"
     assert hf("update", "--pids-limit", "50", a)[0] == 0  # of its cgroup on the host
     assert json.loads(hf("events", "--stats", a)[1])["data"]["pids"]["limit"] > 50
+    pod.end()
+
+
+@test
+def statistics_are_each_containers_own():
+    pod = Pod()
+    busy = pod.start("a", "/bin/sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; touch /done; sleep 1000")
+    idle = pod.start("b", "/bin/sleep", "1000")
+    assert wait_for(lambda: hf("exec", busy, "/bin/ls", "/done")[0] == 0, 60)
+    got = {cid: json.loads(hf("events", "--stats", cid)[1])["data"] for cid in (busy, idle)}
+    cpu = {cid: got[cid]["cpu"]["usage"]["total"] for cid in got}
+    assert cpu[busy] > 4 * cpu[idle] > 0, cpu
+    assert all(0 < got[cid]["memory"]["usage"]["usage"] < 64 << 20 for cid in got), got
     pod.end()
 
 

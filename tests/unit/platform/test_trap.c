@@ -41,15 +41,16 @@
 #define SECRET 0x5ec7e75ec7e7UL
 
 __asm__(".pushsection .rodata\n"
-	".globl h_begin, h_loop, h_spin, h_store, h_load, h_end\n"
+	".globl h_begin, h_loop, h_spin, h_store, h_load, h_jump, h_end\n"
 	"h_begin:\n"
 	"h_loop: mov $39, %eax; syscall; jmp h_loop\n"
 	"h_spin: pause; jmp h_spin\n"
 	"h_store: rep stosq; jmp h_loop\n"
 	"h_load: mov (%rdi), %rdx; jmp h_loop\n"
+	"h_jump: jmp *%r13\n"
 	"h_end:\n"
 	".popsection\n");
-extern const char h_begin[], h_loop[], h_spin[], h_store[], h_load[], h_end[];
+extern const char h_begin[], h_loop[], h_spin[], h_store[], h_load[], h_jump[], h_end[];
 extern const char stub_image[];
 
 static struct mfile *code_mf, *shared_mf;
@@ -305,6 +306,22 @@ static void test_other_calls(void **state __unused)
 		assert_int_equal(run(&g), PLAT_SYSCALL);
 		assert_int_equal(g.r.orig_rax, nr);
 		assert_true(g.r.rip - STUB_BASE < STUB_RT_SIZE);
+	}
+	stop(&g);
+}
+
+/* Nor is a clone with any other flags than those of a thread. */
+static void test_clone_flags(void **state __unused)
+{
+	struct guest g;
+
+	start(&g);
+	for (unsigned bit = 0; bit < 64; bit++) {
+		const uint64_t a[6] = { STUB_TRAP_FLAGS ^ 1UL << bit };
+
+		hostile_call(&g, SYS_clone, a);
+		assert_int_equal(run(&g), PLAT_SYSCALL);
+		assert_int_equal(g.r.orig_rax, SYS_clone);
 	}
 	stop(&g);
 }
@@ -613,6 +630,57 @@ static void test_deaf(void **state __unused)
 	stop(&g);
 }
 
+/* Where the shim wakes the sentry by the page that %gs leads to; then it goes on as that page says. */
+static uint64_t shim_wakes(void)
+{
+	static const unsigned char insns[] = { 0xb8, 0xca, 0, 0, 0, 0xf3, 0x48, 0x0f, 0xae, 0xcf, 0xbe, 1 };
+	const unsigned char *text = stub_text();
+	const unsigned char *insn = memmem(text, STUB_RT_SIZE, insns, sizeof(insns));
+
+	assert_non_null(insn);
+	return STUB_BASE + (uint64_t)(insn - text);
+}
+
+static void *noisy_main(void *arg)
+{
+	struct rogue *r = arg;
+	struct guest me = *r->g;
+
+	me.ctx = plat->ctx_create(me.as);
+	assert_false(is_err(me.ctx));
+	go(&me, at(h_jump));
+	me.r.r13 = shim_wakes();
+	me.r.gs_base = STUB_CTX;
+	atomic_store(&r->ready, true);
+	while (run(&me) != PLAT_DEAD)
+		;
+	plat->ctx_destroy(me.ctx);
+	return NULL;
+}
+
+/* The same, while a thread beside it wakes whoever waits for it without end. */
+static void test_deaf_and_noisy(void **state __unused)
+{
+	struct guest g;
+	struct rogue r = { .g = &g };
+	pthread_t t;
+
+	start(&g);
+	assert_int_equal(plat->ctx_prepare_clone(g.ctx), 0);
+	g.ctx->page->out.rip = at(h_jump);
+	g.ctx->page->out.flags = 0x202;
+	deaf_frame(&g);
+	assert_int_equal(pthread_create(&t, NULL, noisy_main, &r), 0);
+	while (!atomic_load(&r.ready))
+		usleep(100);
+	set_hurry(g.ctx);
+	assert_int_equal(run(&g), PLAT_DEAD);
+	set_hurry(NULL);
+	pthread_join(t, NULL);
+	check_bystander();
+	stop(&g);
+}
+
 static void random_page(struct plat_ctx *ctx, char *area)
 {
 	struct trap_page *p = ctx->page;
@@ -691,7 +759,8 @@ int main(void)
 		cmocka_unit_test(test_every_call),     cmocka_unit_test(test_mappers_calls),
 		cmocka_unit_test(test_parents_memory), cmocka_unit_test(test_mapper_undisturbed),
 		cmocka_unit_test(test_mapper_memory),  cmocka_unit_test(test_two_in_one_page),
-		cmocka_unit_test(test_deaf),
+		cmocka_unit_test(test_deaf),           cmocka_unit_test(test_deaf_and_noisy),
+		cmocka_unit_test(test_clone_flags),
 	};
 	struct plat_boot boot = { 0 };
 	uint64_t len = PAGE_SIZE;
