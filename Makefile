@@ -52,7 +52,7 @@ ALL_CFLAGS = -std=gnu17 -D_GNU_SOURCE -I. -I$(O)/gen -fPIE -pthread -fno-common 
 	$(VFLAGS) $(CFLAGS)
 ALL_LDFLAGS = $(LINK_$(VARIANT)) -pthread -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code \
 	$(VFLAGS) $(LDFLAGS)
-LIBS := -lseccomp -ljansson -lcap -l:libcapstone.a -lxxhash
+LIBS := -lseccomp -ljansson -lcap -l:libcapstone.a -lxxhash -lzstd
 
 # Code that runs on the guest's side: %fs is the guest's there, and nothing else is mapped.
 STUB_CFLAGS := -std=gnu17 -D_GNU_SOURCE -I. -O2 -ffreestanding -fno-builtin -mgeneral-regs-only \

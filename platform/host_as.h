@@ -144,6 +144,7 @@ struct plat_ctx {
 		entered_ns;        /* time in the guest; start of the current stay or 0 */
 	_Atomic uint64_t cpu_seen; /* largest CPU time told so far */
 	_Atomic int pinned;        /* CPU, or -1 */
+	bool inherited;            /* both may run where somebody else's bond has left them */
 	unsigned quick;            /* short stays in a row */
 	int owner_tid;             /* (c) the sentry thread */
 	uint64_t bond_ns;          /* since when they are bound to each other */

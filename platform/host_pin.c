@@ -47,12 +47,21 @@ static void set_cpus(int tid, const cpu_set_t *set)
 	(void)HOST(AFFINITY, sched_setaffinity(tid, sizeof(*set), set));
 }
 
-static void release_locked(struct plat_ctx *ctx)
+/* @ctx is in no list any more; where its threads may run is as it was. */
+static bool forget_locked(struct plat_ctx *ctx)
 {
 	if (atomic_load_explicit(&ctx->pinned, memory_order_relaxed) < 0)
-		return;
+		return false;
 	list_del(&ctx->pin_link);
 	atomic_store_explicit(&ctx->pinned, -1, memory_order_relaxed);
+	return true;
+}
+
+static void release_locked(struct plat_ctx *ctx)
+{
+	if (!forget_locked(ctx) && !ctx->inherited)
+		return;
+	ctx->inherited = false;
 	set_cpus(ctx->tid, &pins.all);
 	set_cpus(ctx->owner_tid, &pins.all);
 }
@@ -78,6 +87,7 @@ static void bind_pair(struct plat_ctx *ctx)
 	set_cpus(ctx->tid, &one);
 	ctx->bond_ns = mono_ns();
 	ctx->seen_ns = 0;
+	ctx->inherited = false;
 	atomic_store_explicit(&ctx->pinned, cpu, memory_order_relaxed);
 	if (list_empty(&pins.bonds))
 		cond_signal(&pins.work);
@@ -138,7 +148,8 @@ int pin_init(void)
 }
 
 /* By the sentry thread that owns @ctx. It and the host thread were made by threads that may have been
- * bound, and have inherited that. */
+ * bound, and have inherited that; or are left from a context that has ended. The first stay settles it: a bond,
+ * or pin_release(). */
 void pin_add(struct plat_ctx *ctx)
 {
 	atomic_store_explicit(&ctx->pinned, -1, memory_order_relaxed);
@@ -147,14 +158,16 @@ void pin_add(struct plat_ctx *ctx)
 		return;
 	ctx->owner_tid = (int)syscall(SYS_gettid); /* host: gettid */
 	ctx->quick = QUICK_MIN;
-	set_cpus(ctx->owner_tid, &pins.all);
-	set_cpus(ctx->tid, &pins.all);
+	ctx->inherited = true;
 }
 
 void pin_del(struct plat_ctx *ctx)
 {
-	if (pins.enabled)
-		release(ctx);
+	if (!pins.enabled)
+		return;
+	mutex_lock(&pins.mu);
+	(void)forget_locked(ctx);
+	mutex_unlock(&pins.mu);
 }
 
 void pin_enter(struct plat_ctx *ctx)

@@ -62,6 +62,7 @@ struct plat_boot {
 	int zygote_pid; /* in the sentry's pid namespace */
 	int ctx_fd;     /* trap: memory file of the pages shared with stubs; owned by the platform */
 	unsigned max_tasks; /* set by the caller: host threads of all stubs together are bounded by it */
+	int root; /* set by the caller: directory that becomes the stubs' root; 0: they keep the caller's */
 };
 
 /*

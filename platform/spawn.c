@@ -114,7 +114,7 @@ static void drop_bounding(void)
 }
 
 /* In the child, between fork and exec: async-signal-safe calls, and our log. */
-static __noreturn void become_zygote(int sock, int image, unsigned max_tasks)
+static __noreturn void become_zygote(int sock, int image, const struct plat_boot *boot)
 {
 	char plain[] = "stub", dumpable[] = "dumpable";
 	char *argv[] = { plain, NULL };
@@ -127,11 +127,14 @@ static __noreturn void become_zygote(int sock, int image, unsigned max_tasks)
 			 strerror(errno));
 		argv[0] = dumpable;
 	}
+	/* Not before: the kernel refuses user namespaces to whoever has another root than its mount namespace. */
+	if (boot->root && (fchdir(boot->root) || chroot(".")))
+		_exit(ZYG_CHILD_ERR);
 	drop_bounding();
 	set_limit(RLIMIT_CORE, 0);
 	set_limit(RLIMIT_NOFILE, STUB_NOFILE);
-	if (max_tasks)
-		set_limit(RLIMIT_NPROC, STUB_NPROC(max_tasks));
+	if (boot->max_tasks)
+		set_limit(RLIMIT_NPROC, STUB_NPROC(boot->max_tasks));
 	set_limit(RLIMIT_AS, RLIM_INFINITY);
 	set_limit(RLIMIT_DATA, RLIM_INFINITY);
 	/* Keeps exec's stack and vDSO off the fixed address of the image; guests get their
@@ -179,7 +182,7 @@ int platform_spawn_zygote(struct plat_boot *boot)
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		become_zygote(theirs, image, boot->max_tasks);
+		become_zygote(theirs, image, boot);
 	boot->zygote_pid = pid;
 	boot->zygote_fd = steal_fd(&ours);
 	boot->ctx_fd = steal_fd(&ctx);

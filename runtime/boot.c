@@ -6,17 +6,18 @@
 #include "base/alloc.h"
 #include "runtime/container.h"
 
-#define FIXED_FDS 3 /* gofer, listener, exit.json; then the console, or standard descriptors */
+#define FIXED_FDS 3 /* gofer, listener, exit.json; then that for volumes; the console, or standard descriptors */
 
 bool boot_read(struct boot *b, json_t *json, const int *fds, unsigned nfds, char **ret_why)
 {
 	bool console = json_is_true(json_object_get(json, "console"));
-	unsigned given = FIXED_FDS + (console ? 1 : 3);
+	bool volumes = json_is_true(json_object_get(json, "volumes"));
+	unsigned stdio = FIXED_FDS + (volumes ? 1 : 0), given = stdio + (console ? 1 : 3);
 	json_int_t extra = json_integer_value(json_object_get(json, "extra_fds"));
 	AUTO_FREE char *text = json_dumps(json_object_get(json, "config"), JSON_COMPACT);
 
 	*b = (struct boot){ .json = json, .sigfd = -1, .console = -1, .stdio = { -1, -1, -1 } };
-	b->gofer = b->listener = b->exitfd = -1;
+	b->gofer = b->volumes = b->listener = b->exitfd = -1;
 	b->id = json_string_value(json_object_get(json, "id"));
 	if (!b->id || nfds < given || nfds - given != extra) {
 		for (unsigned i = 0; i < nfds; i++)
@@ -27,10 +28,12 @@ bool boot_read(struct boot *b, json_t *json, const int *fds, unsigned nfds, char
 	b->gofer = fds[0];
 	b->listener = fds[1];
 	b->exitfd = fds[2];
+	if (volumes)
+		b->volumes = fds[FIXED_FDS];
 	if (console)
-		b->console = fds[FIXED_FDS];
+		b->console = fds[stdio];
 	else
-		memcpy(b->stdio, fds + FIXED_FDS, sizeof(b->stdio));
+		memcpy(b->stdio, fds + stdio, sizeof(b->stdio));
 	b->nextra_fds = (unsigned)extra;
 	memcpy(b->extra_fds, fds + given, b->nextra_fds * sizeof(fds[0]));
 	b->rows = (unsigned)json_integer_value(json_object_get(json, "rows"));

@@ -23,7 +23,7 @@ static const struct command *const commands[] = {
 	&cmd_pause, &cmd_resume, &cmd_update, &cmd_events,
 	&cmd_checkpoint, &cmd_restore, &cmd_fork,
 	&cmd_suspend, &cmd_wake, &cmd_snapshot, &cmd_snapshots, &cmd_rollback, &cmd_prune, &cmd_tree,
-	&cmd_attach, &cmd_keep,
+	&cmd_attach, &cmd_keep, &cmd_export, &cmd_import,
 };
 
 static const struct opt global_opts[] = {

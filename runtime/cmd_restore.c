@@ -9,6 +9,7 @@
 #include "runtime/cli.h"
 #include "runtime/console_socket.h"
 #include "runtime/errno_text.h"
+#include "runtime/image_store.h"
 #include "runtime/restore.h"
 
 static struct {
@@ -88,6 +89,7 @@ static int restore(int argc, char **argv)
 	AUTO_FREE char *why = NULL;
 	AUTO(image_close) struct image_source *src = image_open(path, o.verify, &why);
 	AUTO(statedir_close) struct statedir *s = NULL;
+	char number[STORE_NUMBER_LEN + 1];
 	struct attach *a = NULL;
 	struct boot_request b;
 	int status;
@@ -101,6 +103,8 @@ static int restore(int argc, char **argv)
 		attach_end(a);
 		return 1;
 	}
+	image_id_hex(src->id, number);
+	store_came_from(s, json_string_value(json_object_get(src->meta->json, "container")) ?: "", number);
 	if ((o.pid_file && write_pid_file(o.pid_file, b.pid)) || (o.detach && container_begin(s))) {
 		attach_end(a);
 		(void)cli_destroy(s, true); /* the first failure is what is reported */

@@ -42,24 +42,6 @@ static char *free_name(struct statedir *s)
 	}
 }
 
-/* The number of an image of now: a suspended one has it already. Heap, or NULL after a message. */
-static char *image_of_now(struct statedir *s)
-{
-	json_t *lineage = store_lineage(s);
-	const char *head = json_string_value(json_object_get(lineage, "head"));
-	AUTO_FREE char *why = NULL;
-	char *number = NULL;
-
-	if (!strcmp(cli_status(s), "suspended") && head)
-		number = kstrdup(head);
-	else
-		number = store_save(s, false, NULL, &why);
-	if (!number)
-		(void)cli_fail("cannot save container %s: %s", s->id, why);
-	json_decref(lineage);
-	return number;
-}
-
 static int take(struct statedir *s, const char *name)
 {
 	AUTO_FREE char *own = name ? NULL : free_name(s);
@@ -70,7 +52,7 @@ static int take(struct statedir *s, const char *name)
 	name = name ?: own;
 	if (store_check_name(name))
 		return cli_fail("%s: '%s'", store_check_name(name), name);
-	number = image_of_now(s);
+	number = park_image(s);
 	if (!number)
 		return 1;
 	if (store_name(s, name, number, &why))

@@ -120,6 +120,7 @@ struct container *container_new(const struct boot *b, struct gofer_client *gofer
 	cond_init(&c->changed);
 	list_init(&c->sessions);
 	list_init(&c->members);
+	list_init(&c->binds);
 	list_init(&c->member);
 	return c;
 }

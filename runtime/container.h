@@ -27,6 +27,7 @@ struct boot {
 	struct spec *spec;
 	const char *id;
 	int gofer, listener, exitfd;
+	int volumes; /* another gofer, for what its pod may share (container_volumes.c), or -1 */
 	int sigfd; /* signals that are sent to us on the host */
 	int stdio[3];
 	int extra_fds[CONTROL_MAX_FDS]; /* the first process's 3, 4 ... */
@@ -76,7 +77,8 @@ struct container {
 	struct container *sandbox; /* whose sentry it is in; NULL: its own */
 	struct list members;     /* (mu) of member: those that joined this one and live */
 	struct list member;
-	struct super **binds;    /* of a sandbox's first container, by mount: references to share, or NULL */
+	struct gofer_client *volumes; /* reference while it is built, or NULL */
+	struct list binds;       /* (mu of the pod's first container) container_volumes.c */
 	bool shares_pidns;
 	bool handed;             /* the boot message's descriptors are the first process's */
 	unsigned connections;    /* control connections (control_server.c) */
@@ -133,6 +135,13 @@ int container_mount_all(struct container *c, struct mntns *mnt, char **ret_why);
 int container_mountpoint(struct container *c, const char *dest, bool file, struct path *ret);
 /* container_copyup.c: copies the tree at @from into the directory @to. */
 int container_copy_up(const struct path *from, const struct path *to);
+/*
+ * container_volumes.c: the file system of mount @index, which is a bind: the attach point that the launcher made, or one
+ * that the pod has of the same place. *ret_file: it is no directory. err_ptr.
+ */
+struct super *container_bind_super(struct container *c, unsigned index, bool readonly, bool *ret_file);
+/* Gives back what the container has there. */
+void container_volumes_fini(struct container *c);
 /* container_devices.c: /dev as the runtime-spec has it, and linux.devices. */
 int container_devices(struct container *c, struct mntns *mnt, char **ret_why);
 /* Binds a device of the guest over @path. */

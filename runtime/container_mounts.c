@@ -13,29 +13,10 @@
 #include "runtime/container.h"
 #include "runtime/errno_text.h"
 #include "runtime/mount_options.h"
-#include "runtime/pod.h"
-#include "sentry/fs/gofer/client.h"
-#include "sentry/fs/gofer/gofer.h"
 #include "sentry/fs/mqueue/mqueue.h"
 #include "sentry/fs/proc/proc.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/kernel/ns.h"
-
-/* The attach point made for mount @index by the launcher, or -1. */
-static int find_attach(const struct container *c, unsigned index, bool *ret_file)
-{
-	const json_t *a = json_object_get(c->boot->json, "attach");
-	const json_t *o;
-	size_t i;
-
-	json_array_foreach(a, i, o) {
-		if (json_integer_value(json_object_get(o, "mount")) == (json_int_t)index) {
-			*ret_file = json_is_true(json_object_get(o, "file"));
-			return (int)i;
-		}
-	}
-	return -1;
-}
 
 /* mkdir -p below the container's root; symbolic links on the way are followed within it. */
 static int make_dirs(struct container *c, const char *dir, struct path *ret)
@@ -149,56 +130,15 @@ static struct super *mount_fs(struct container *c, const struct spec_mount *m,
 	return sb;
 }
 
-/*
- * A pod's containers all bind the same /dev/shm. Through the one file system that the sandbox's first container has
- * of it they share not only its bytes but what the sentry keeps of a file: futexes, locks, leases. It
- * lives as long as the sandbox. NULL when that has none from the same place.
- */
-static struct super *find_shared(struct container *c, const struct spec_mount *m)
-{
-	const struct spec *s = c->sandbox ? c->sandbox->boot->spec : NULL;
-
-	if (!s || !c->sandbox->binds || !m->source)
-		return NULL;
-	for (unsigned i = 0; i < s->nmounts; i++)
-		if (c->sandbox->binds[i] && !(c->sandbox->binds[i]->flags & MS_RDONLY) &&
-		    !strcmp(s->mounts[i].source, m->source))
-			return super_get(c->sandbox->binds[i]);
-	return NULL;
-}
-
-static void remember_bind(struct container *c, unsigned index, struct super *sb)
-{
-	if (c->sandbox)
-		return;
-	if (!c->binds)
-		c->binds = kcalloc(c->boot->spec->nmounts, sizeof(struct super *));
-	c->binds[index] = super_get(sb);
-}
-
 /* What is mounted, and in *ret_file whether it is no directory. */
 static struct super *mount_super_of(struct container *c, unsigned index, const struct mount_options *o,
 				    bool *ret_file)
 {
 	const struct spec_mount *m = &c->boot->spec->mounts[index];
-	unsigned long ro = pod_holds(c->boot->spec, index) ? 0 : o->flags & MS_RDONLY;
-	struct super *sb;
-	int a;
 
 	*ret_file = false;
-	if (!mount_is_bind(m))
-		return mount_fs(c, m, o);
-	a = find_attach(c, index, ret_file);
-	sb = find_shared(c, m);
-	if (sb)
-		return sb;
-	sb = a < 0 ? err_ptr(-ENOENT) :
-		     gofer_create_super(c->gofer, (unsigned)a, ro, *ret_file);
-	if (is_err(sb) || !m->source)
-		return sb;
-	sb->shown_root = kstrdup(m->source);
-	remember_bind(c, index, sb);
-	return sb;
+	return mount_is_bind(m) ? container_bind_super(c, index, o->flags & MS_RDONLY, ret_file) :
+				  mount_fs(c, m, o);
 }
 
 /* A device of the host that is bound: the guest's device of that number. */

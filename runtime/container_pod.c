@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -77,6 +77,7 @@ static void free_member(struct container *c)
 	mutex_unlock(&c->sandbox->mu);
 	world_enter();
 	session_free(c->init);
+	container_volumes_fini(c);
 	super_put(c->devpts);
 	path_put(&c->root);
 	nsproxy_put(c->ns);
@@ -113,26 +114,54 @@ static bool add_member(struct container *sandbox, struct container *c)
 	return true;
 }
 
+/* The client of a gofer at @sock (taken over), NULL for -1; false with *ret_why. */
+static bool connect_gofer(int sock, struct gofer_client **ret, char **ret_why)
+{
+	struct gofer_client *g = sock < 0 ? NULL : gofer_client_create(sock);
+
+	if (g && is_err(g)) {
+		*ret_why = kasprintf("no gofer: %s", errno_text((int)-ptr_err(g)));
+		g = NULL;
+	}
+	*ret = g;
+	return !*ret_why;
+}
+
+/* The gofer for volumes is kept by the file systems that use it. */
+static int build_with(struct container *c, char **ret_why)
+{
+	int r = -1;
+
+	world_enter();
+	if (connect_gofer(c->boot->volumes, &c->volumes, ret_why))
+		r = container_build(c, ret_why);
+	gofer_client_put(c->volumes);
+	c->volumes = NULL;
+	world_leave();
+	return r;
+}
+
 /* NULL with *ret_why. Takes @b over. */
 static struct container *build(struct container *sandbox, struct boot *b, char **ret_why)
 {
-	struct gofer_client *gofer = gofer_client_create(b->gofer);
+	struct gofer_client *gofer;
 	struct container *c;
 	int r = -1;
 
-	if (is_err(gofer)) {
-		*ret_why = kasprintf("no gofer: %s", errno_text((int)-ptr_err(gofer)));
+	if (!connect_gofer(b->gofer, &gofer, ret_why)) {
+		if (b->volumes >= 0)
+			close(b->volumes);
 		boot_fini(b, false);
 		free(b);
 		return NULL;
 	}
 	c = container_new(b, gofer);
 	if (add_member(sandbox, c)) {
-		world_enter();
-		r = container_build(c, ret_why);
-		world_leave();
+		r = build_with(c, ret_why);
 	} else {
 		*ret_why = kasprintf("sandbox %s is not running", sandbox->boot->id);
+		if (b->volumes >= 0)
+			close(b->volumes);
 	}
 	if (!r)
 		return c;

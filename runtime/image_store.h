@@ -8,6 +8,7 @@
  *     head       number of the image that it was last saved to or went on from
  *     suspended  true: it has no processes, and goes on from `head`
  *     from       {id, image, time}: what it was branched or restored from, if it was
+ *     local_config   true: it runs by config.json of its bundle, never by what an image says (import)
  *
  * An image stays while it has a name, is the head, or holds pages of one that stays; the others (of earlier
  * suspends, and of --checkpoint-every) are removed by store_prune().

@@ -3,6 +3,7 @@
 #include "runtime/isolate.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -31,6 +32,23 @@ int isolate_empty_root(void)
 				NULL))
 		return -errno;
 	return 0;
+}
+
+int isolate_copy_root(void)
+{
+	int fd = (int)syscall(SYS_open_tree, AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	if (fd >= 0)
+		return fd;
+	return errno == ENOSYS || errno == EPERM ? 0 : -errno; /* then nor can anybody mount on it */
+}
+
+int isolate_enter(int root)
+{
+	int r = fchdir(root) || chroot(".") ? -errno : 0;
+
+	close(root);
+	return r;
 }
 
 static int set_caps(uint64_t keep)

@@ -9,6 +9,14 @@
 
 /* Replaces the root of this mount namespace by an empty, read-only tmpfs. */
 int __must_check isolate_empty_root(void);
+/*
+ * A copy of that root which is mounted nowhere: a descriptor for isolate_enter(), or 0 where there can't be one. From in
+ * there nothing is in reach that is later mounted on the root of the mount namespace, for callers who enter it
+ * (runtime/launch_view.c), not even by "/..".
+ */
+int __must_check isolate_copy_root(void);
+/* Makes @root, which it closes, the root of this process. */
+int __must_check isolate_enter(int root);
 /* Keeps only the capabilities in @keep (bit mask), in permitted and effective; empties the bounding,
  * inheritable and ambient sets; sets no_new_privs, no dumps, no core. */
 int __must_check isolate_drop(uint64_t keep);

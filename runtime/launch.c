@@ -64,7 +64,7 @@ static int open_attach(const char *path, bool recursive)
 	return fd < 0 ? -errno : fd;
 }
 
-static bool has_option(const struct spec_mount *m, const char *opt)
+bool launch_has_option(const struct spec_mount *m, const char *opt)
 {
 	for (unsigned i = 0; i < m->noptions; i++)
 		if (!strcmp(m->options[i], opt))
@@ -99,9 +99,18 @@ static int open_attach_fds(struct attach_set *a, const char *path, bool readonly
 	return 0;
 }
 
-static int add_attach(struct attach_set *a, const char *what, const char *path, bool readonly,
+/* What several containers may write into, and so have to agree on. */
+static bool is_volume(const char *path, bool readonly, int mount_index)
+{
+	struct stat st;
+
+	return !readonly && mount_index >= 0 && !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int add_attach(struct attach_set *all, const char *what, const char *path, bool readonly,
 		      bool recursive, int mount_index, char **ret_why)
 {
+	struct attach_set *a = all->v && is_volume(path, readonly, mount_index) ? all->v : all;
 	bool file = false;
 	int r;
 
@@ -117,12 +126,13 @@ static int add_attach(struct attach_set *a, const char *what, const char *path, 
 		return -1;
 	}
 	a->rights[a->n++] = readonly ? (file ? 'R' : 'r') : (file ? 'W' : 'w');
-	json_array_append_new(a->json, json_pack("{s:i, s:b, s:b}", "mount", mount_index, "readonly",
-						 readonly, "file", file));
+	json_array_append_new(all->json, json_pack("{s:i, s:b, s:b, s:b, s:i}", "mount", mount_index,
+						   "readonly", readonly, "file", file, "volume", a != all,
+						   "index", (int)a->n - 1));
 	return 0;
 }
 
-static char *bundle_path(const struct launch *l, const char *path)
+char *launch_bundle_path(const struct launch *l, const char *path)
 {
 	return path[0] == '/' ? kstrdup(path) : kasprintf("%s/%s", l->bundle, path);
 }
@@ -130,7 +140,7 @@ static char *bundle_path(const struct launch *l, const char *path)
 /* Attach point 0 is the root file system, the others the bind mounts in the spec's order. */
 static int collect_attaches(const struct launch *l, struct attach_set *a, char **ret_why)
 {
-	AUTO_FREE char *root = bundle_path(l, l->spec->root_path);
+	AUTO_FREE char *root = launch_bundle_path(l, l->spec->root_path);
 
 	a->json = json_array();
 	a->devices = json_array();
@@ -140,7 +150,7 @@ static int collect_attaches(const struct launch *l, struct attach_set *a, char *
 		return -1;
 	for (unsigned i = 0; i < l->spec->nmounts; i++) {
 		const struct spec_mount *m = &l->spec->mounts[i];
-		AUTO_FREE char *src = m->source ? bundle_path(l, m->source) : NULL;
+		AUTO_FREE char *src = m->source ? launch_bundle_path(l, m->source) : NULL;
 
 		if (!mount_is_bind(m))
 			continue;
@@ -151,8 +161,8 @@ static int collect_attaches(const struct launch *l, struct attach_set *a, char *
 		if (launch_add_device(a->devices, src, i))
 			continue;
 		if (add_attach(a, "bind mount source", src,
-			       (has_option(m, "ro") || has_option(m, "rro")) && !pod_holds(l->spec, i),
-			       has_option(m, "rbind"), (int)i, ret_why))
+			       (launch_has_option(m, "ro") || launch_has_option(m, "rro")) && !pod_holds(l->spec, i),
+			       launch_has_option(m, "rbind"), (int)i, ret_why))
 			return -1;
 	}
 	return 0;
@@ -360,8 +370,7 @@ static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_
 }
 
 /* Stays in the launcher's user namespace if that is root's; else it is root of one that has only us. */
-static pid_t spawn_gofer(const struct launch *l, int sock, int log, const struct attach_set *a,
-			 char **ret_why)
+pid_t launch_spawn_gofer(const struct launch *l, int sock, int log, const struct attach_set *a, char **ret_why)
 {
 	struct spawn s = { .role = ROLE_GOFER,
 			   .rights = a->rights,
@@ -421,13 +430,13 @@ static int send_restore(const struct restore_source *r, int sock)
 	return 0;
 }
 
-int launch_boot(const struct launch *l, int sock, const struct attach_set *a, int gofer, int listener,
+int launch_boot(const struct launch *l, int sock, const struct attach_set *a, const struct boot_fds *theirs,
 		char **ret_why)
 {
 	AUTO_CLOSE int exitfd =
 		openat(l->dir->fd, "exit.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	json_t *msg = boot_message(l, a), *reply;
-	int fds[CONTROL_MAX_FDS] = { gofer, listener, exitfd };
+	int fds[CONTROL_MAX_FDS] = { theirs->gofer, theirs->listener, exitfd };
 	unsigned n = 3;
 	int r;
 
@@ -442,6 +451,10 @@ int launch_boot(const struct launch *l, int sock, const struct attach_set *a, in
 		json_object_set_new(msg, "op", json_string("create"));
 		if (l->pidns_of)
 			json_object_set_new(msg, "pidns", json_string(l->pidns_of));
+	}
+	if (theirs->volumes >= 0) {
+		json_object_set_new(msg, "volumes", json_true());
+		fds[n++] = theirs->volumes;
 	}
 	if (l->restore)
 		json_object_set_new(msg, "restore",
@@ -488,7 +501,7 @@ pid_t launch_prepare_gofer(const struct launch *l, pid_t pid, int sock, int log,
 	pid_t gofer = -1;
 
 	if (!launch_hooks_begin(l, pid, &hooks, ret_why) && !collect_attaches(l, a, ret_why))
-		gofer = spawn_gofer(l, sock, log, a, ret_why);
+		gofer = launch_spawn_gofer(l, sock, log, a, ret_why);
 	if (gofer > 0)
 		memlimit_remember(l->dir, gofer);
 	launch_hooks_end(&hooks);
@@ -523,7 +536,9 @@ static int launch_with(const struct launch *l, struct attach_set *a, pid_t *ret_
 	if (!l->spawned(l, sentry, ret_why))
 		gofer = launch_prepare_gofer(l, sentry, gofer_server, log, a, ret_why);
 	close(steal_fd(&gofer_server));
-	if (gofer > 0 && !launch_boot(l, boot_ours, a, gofer_client, listener, ret_why)) {
+	struct boot_fds theirs = { gofer_client, listener, -1 };
+	if (gofer > 0 && !launch_boot(l, boot_ours, a, &theirs, ret_why)) {
+		launch_show_view(l, sentry);
 		*ret_pid = sentry;
 		return 0;
 	}

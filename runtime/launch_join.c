@@ -116,6 +116,33 @@ static void end(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
+/*
+ * The gofer of the directories that the pod's containers may share and write into (emptyDir). It is in the sandbox's
+ * cgroup, not the container's, and ends with the last container that uses it (container_volumes.c), or
+ * at once when all of them are served by earlier ones already. *ret_client: the sentry's end; -1 when there are none.
+ */
+static int start_volumes(const struct launch *l, const struct attach_set *v, int log, int *ret_client, char **ret_why)
+{
+	AUTO(cgroup_close) struct cgroup *cgroup = cgroup_open(l->sandbox);
+	struct launch of_sandbox = *l;
+	int g[2];
+
+	*ret_client = -1;
+	if (!v->n)
+		return 0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, g)) {
+		*ret_why = kasprintf("socketpair: %s", errno_text(errno));
+		return -1;
+	}
+	AUTO_CLOSE int client = g[0];
+	AUTO_CLOSE int server = g[1];
+	of_sandbox.cgroup = cgroup;
+	if (launch_spawn_gofer(&of_sandbox, server, log, v, ret_why) < 0)
+		return -1;
+	*ret_client = steal_fd(&client);
+	return 0;
+}
+
 static int join_with(const struct launch *l, struct attach_set *a, pid_t *ret_pid, char **ret_why)
 {
 	pid_t waiter, gofer = -1;
@@ -127,6 +154,7 @@ static int join_with(const struct launch *l, struct attach_set *a, pid_t *ret_pi
 	}
 	AUTO_CLOSE int client = g[0];
 	AUTO_CLOSE int server = g[1];
+	AUTO_CLOSE int volumes = -1;
 	AUTO_CLOSE int sandbox = control_connect(l->sandbox->fd);
 	AUTO_CLOSE int log = launch_open_log(l);
 	AUTO_CLOSE int listener = control_listen(l->dir->fd);
@@ -142,12 +170,16 @@ static int join_with(const struct launch *l, struct attach_set *a, pid_t *ret_pi
 	if (waiter > 0 && !l->spawned(l, waiter, ret_why))
 		gofer = launch_prepare_gofer(l, waiter, server, log, a, ret_why);
 	close(steal_fd(&server));
-	if (gofer > 0 && !launch_boot(l, sandbox, a, client, listener, ret_why)) {
-		*ret_pid = waiter;
-		return 0;
+	if (gofer > 0 && !start_volumes(l, a->v, log, &volumes, ret_why)) {
+		struct boot_fds theirs = { client, listener, volumes };
+
+		if (!launch_boot(l, sandbox, a, &theirs, ret_why)) {
+			*ret_pid = waiter;
+			return 0;
+		}
 	}
 	end(waiter);
-	end(gofer);
+	end(gofer); /* one for volumes ends with its socket */
 	return -1;
 }
 
@@ -156,10 +188,13 @@ int sandbox_join(const struct launch *l, pid_t *ret_pid, char **ret_why)
 	struct attach_set *a = kzalloc(sizeof(*a));
 	int r = -1;
 
+	a->v = kzalloc(sizeof(*a->v));
 	if (l->restore)
 		*ret_why = kstrdup("a container of a pod cannot be restored by itself");
 	else
 		r = join_with(l, a, ret_pid, ret_why);
+	launch_attach_fini(a->v);
+	free(a->v);
 	launch_attach_fini(a);
 	free(a);
 	return r;

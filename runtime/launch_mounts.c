@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -49,6 +50,20 @@ static void make_missing(int root, const char *dest, bool file)
 		at = fd;
 		name = next;
 	}
+}
+
+int launch_attach_below(int root, const char *dest, int tree)
+{
+	AUTO_CLOSE int at = open_in(root, dest, O_PATH);
+	struct stat st;
+
+	if (at < 0 && errno == ENOENT && !fstat(tree, &st)) {
+		make_missing(root, dest, !S_ISDIR(st.st_mode));
+		at = open_in(root, dest, O_PATH);
+	}
+	if (at < 0 || move_mount(tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
+		return -errno;
+	return 0;
 }
 
 /* Is @dest below an earlier mount, so that its mount point is not in the rootfs? */

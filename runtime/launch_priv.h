@@ -19,7 +19,8 @@ struct attach_set {
 	unsigned nfds;
 	char rights[MAX_ATTACH + 1];
 	unsigned n;
-	json_t *json; /* array of {mount, readonly, file} for the sentry */
+	json_t *json; /* array of {mount, readonly, file, volume, index} for the sentry; of all its gofers */
+	struct attach_set *v; /* where volumes go that the pod's containers share, or NULL: here */
 	json_t *devices; /* array of {mount, device: [mode, major, minor]}: bound devices of the host */
 };
 
@@ -32,11 +33,31 @@ int launch_open_log(const struct launch *l);
  * or -1 with *ret_why. */
 pid_t launch_prepare_gofer(const struct launch *l, pid_t pid, int sock, int log, struct attach_set *a,
 			   char **ret_why);
+/* A gofer for @a alone. As above. */
+pid_t launch_spawn_gofer(const struct launch *l, int sock, int log, const struct attach_set *a, char **ret_why);
+/* The descriptors by which the sentry reaches the world. */
+struct boot_fds {
+	int gofer, listener;
+	int volumes; /* the gofer of a->volumes, or -1 */
+};
 /* Hands everything over to the sentry at @sock and waits for its verdict. 0, or -1 with *ret_why. */
-int launch_boot(const struct launch *l, int sock, const struct attach_set *a, int gofer, int listener,
+int launch_boot(const struct launch *l, int sock, const struct attach_set *a, const struct boot_fds *theirs,
 		char **ret_why);
 
+/* @path of the spec, which starts at the bundle unless it is absolute (heap). */
+char *launch_bundle_path(const struct launch *l, const char *path);
+bool launch_has_option(const struct spec_mount *m, const char *opt);
+
+/* launch_view.c */
+
+/* Puts what the container's files look like from the host into the mount namespace of @sentry, which has emptied
+ * its root. Without one everything but entering that works. */
+void launch_show_view(const struct launch *l, pid_t sentry);
+
 /* launch_mounts.c */
+
+/* Attaches the detached mount @tree at @dest within @root, a mount point that is missing is made. 0 or -errno. */
+int launch_attach_below(int root, const char *dest, int tree);
 
 /*
  * Makes the mount points that are missing in a rootfs which is written through and read-only for the guest,

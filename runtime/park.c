@@ -57,6 +57,23 @@ int park_suspend(struct statedir *s, bool groups)
 	return 0;
 }
 
+char *park_image(struct statedir *s)
+{
+	json_t *lineage = store_lineage(s);
+	const char *head = json_string_value(json_object_get(lineage, "head"));
+	AUTO_FREE char *why = NULL;
+	char *number = NULL;
+
+	if (!strcmp(cli_status(s), "suspended") && head)
+		number = kstrdup(head);
+	else
+		number = store_save(s, false, NULL, &why);
+	if (!number)
+		(void)cli_fail("cannot save container %s: %s", s->id, why);
+	json_decref(lineage);
+	return number;
+}
+
 /* ---- waking ---- */
 
 static struct image_source *open_number(struct statedir *s, const char *number)
@@ -92,6 +109,24 @@ static struct image_source *open_newest(struct statedir *s, char number[STORE_NU
 	return src;
 }
 
+/* Is the image somebody else's, whose configuration must not be asked? */
+static bool local_config(struct statedir *s)
+{
+	json_t *lineage = store_lineage(s);
+	bool ret = json_is_true(json_object_get(lineage, "local_config"));
+
+	json_decref(lineage);
+	return ret;
+}
+
+/* Then where writes go isn't the image's to say, either. */
+static enum overlay_mode own_overlay(const struct spec *spec)
+{
+	const char *mode = json_string_value(json_object_get(spec->annotations, OVERLAY_ANNOTATION));
+
+	return mode && !strcmp(mode, "none") ? OVERLAY_NONE : OVERLAY_MEMORY;
+}
+
 static int launch(struct statedir *s, const struct image_source *src)
 {
 	AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -103,7 +138,9 @@ static int launch(struct statedir *s, const struct image_source *src)
 	int r;
 
 	isolate_raise_nofile();
-	r = restore_prepare(&b, s->id, NULL, src);
+	r = restore_prepare(&b, s->id, local_config(s) ? bundle ?: "/" : NULL, src);
+	if (!r && local_config(s))
+		b.overlay = own_overlay(b.spec);
 	if (!r && bundle) {
 		free(b.bundle);
 		b.bundle = kstrdup(bundle);

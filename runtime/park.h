@@ -21,6 +21,10 @@ int park_suspend(struct statedir *s, bool groups);
  * ended. 0, or 1 after a message, with the sandbox suspended. Context: store locked. */
 int park_wake(struct statedir *s, const char *number);
 
+/* The number of an image of now: a suspended one has it already. Heap, or NULL after a message. Context: store
+ * locked. */
+char *park_image(struct statedir *s);
+
 /* Wakes it if it is suspended, and waits for somebody who does. 0, or 1 after a message. */
 int park_wake_if_suspended(struct statedir *s);
 /* cli_open() for commands that need it running: wakes it first. */

@@ -95,7 +95,13 @@ static int confine(struct plat_boot *pb)
 	int r = isolate_empty_root();
 
 	if (!r)
-		r = platform_spawn_zygote(pb);
+		r = isolate_copy_root();
+	if (r < 0)
+		return r;
+	pb->root = r;
+	r = platform_spawn_zygote(pb);
+	if (!r && pb->root)
+		r = isolate_enter(pb->root);
 	if (!r)
 		r = isolate_drop(0);
 	if (!r)

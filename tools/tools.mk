@@ -6,7 +6,7 @@ DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev lib
 
 # What tests/oci drives holdfast with.
 CLIENTS := containerd runc podman conmon docker.io catatonit uidmap iptables iproute2 containernetworking-plugins \
-	python3-grpcio
+	python3-grpcio skopeo zstd
 
 C_FILES = $(shell git ls-files '*.c' '*.h')
 

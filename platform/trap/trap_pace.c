@@ -72,12 +72,14 @@ static void stop_spinning(struct pace *p, uint64_t now)
 }
 
 /* The first stay of a new context. */
-static void adopt(struct pace *p, uint64_t now)
+static void adopt(struct plat_ctx *ctx, struct pace *p, uint64_t now)
 {
 	uint64_t good = atomic_load_explicit(&pacing.good, memory_order_relaxed);
 
 	p->bound_cost = atomic_load_explicit(&pacing.bound_cost, memory_order_relaxed);
 	p->spinning = good && p->bound_cost && now - good < GOOD_NS;
+	if (p->spinning)
+		pin_release(ctx);
 	new_window(p, now);
 }
 
@@ -89,7 +91,7 @@ void pace_enter(struct plat_ctx *ctx, uint64_t now)
 	unsigned spin = 0;
 
 	if (unlikely(!p->left))
-		adopt(p, now);
+		adopt(ctx, p, now);
 	else if (now - p->left > LONG_NS)
 		new_window(p, now);
 	if (!p->spinning && room && p->bound_cost && now > p->retry) {

@@ -12,6 +12,7 @@
 #include "sentry/kernel/fp_state.h"
 
 #include <cpuid.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,107 +23,9 @@
 #define LEGACY_SIZE 512
 #define HEADER_SIZE 64
 #define XSTATE_MAX 32 /* components below this number */
+#define XSTATE_KEYS 9
+#define KEYS_DENIED 0x55555554u
 #define XSTATE_LEGACY 3ULL /* x87 and SSE: within the first 512 bytes */
-
-/* ---- components ---- */
-
-static bool component(unsigned i, uint32_t *ret_off, uint32_t *ret_size)
-{
-	uint32_t a, b, c, d;
-
-	if (!__get_cpuid_count(0xd, 0, &a, &b, &c, &d) || !(a & (1u << i)))
-		return false; /* not one that user code may use */
-	if (!__get_cpuid_count(0xd, i, &a, &b, &c, &d) || !a || b + a > FPSTATE_MAX)
-		return false;
-	*ret_size = a;
-	*ret_off = b;
-	return true;
-}
-
-/* Of the area that this CPU's components need, all of them. */
-static uint32_t area_size(void)
-{
-	uint32_t a, b, c, d;
-
-	if (!__get_cpuid_count(0xd, 0, &a, &b, &c, &d) || b > FPSTATE_MAX)
-		return LEGACY_SIZE;
-	return b;
-}
-
-static uint64_t *bitmap(struct fpstate *fp)
-{
-	return (uint64_t *)(void *)(fp->data + LEGACY_SIZE);
-}
-
-static void save_components(struct state *s, struct fpstate *fp)
-{
-	uint64_t have = fp->size >= LEGACY_SIZE + HEADER_SIZE ? *bitmap(fp) : XSTATE_LEGACY;
-	uint32_t off, size;
-
-	state_u64(s, &have);
-	state_bytes(s, fp->data, LEGACY_SIZE);
-	for (unsigned i = 2; i < XSTATE_MAX; i++) {
-		if (!(have & (1ULL << i)))
-			continue;
-		if (!component(i, &off, &size)) {
-			state_fail(s, "unknown vector state %u", i);
-			return;
-		}
-		state_u32(s, &size);
-		state_bytes(s, fp->data + off, size);
-	}
-	if (have >> XSTATE_MAX)
-		state_fail(s, "unknown vector state %llx", (unsigned long long)have);
-}
-
-static const char *component_name(unsigned i)
-{
-	static const char *const names[] = {
-		[2] = "AVX", [3] = "MPX", [4] = "MPX", [5] = "AVX-512", [6] = "AVX-512",
-		[7] = "AVX-512", [9] = "protection keys", [17] = "AMX", [18] = "AMX",
-	};
-
-	return i < ARRAY_SIZE(names) && names[i] ? names[i] : "an unknown extension";
-}
-
-static void load_components(struct state *s, struct fpstate *fp)
-{
-	uint64_t have = 0;
-	uint32_t off, size, len = 0;
-
-	fp->size = area_size();
-	state_u64(s, &have);
-	state_bytes(s, fp->data, LEGACY_SIZE);
-	if (have >> XSTATE_MAX)
-		state_fail(s, "unknown vector state %llx", (unsigned long long)have);
-	for (unsigned i = 2; i < XSTATE_MAX && state_ok(s); i++) {
-		if (!(have & (1ULL << i)))
-			continue;
-		state_u32(s, &len);
-		if (!component(i, &off, &size) || size != len || off + size > fp->size)
-			state_fail(s, "this CPU has no %s, which a program of the image uses",
-				   component_name(i));
-		else
-			state_bytes(s, fp->data + off, size);
-	}
-	if (fp->size >= LEGACY_SIZE + HEADER_SIZE)
-		*bitmap(fp) = have;
-}
-
-void state_fp(struct state *s, struct fpstate **fp)
-{
-	bool any = *fp && (*fp)->size >= LEGACY_SIZE;
-
-	state_bool(s, &any);
-	if (state_loading(s))
-		*fp = any ? kzalloc(sizeof(**fp)) : NULL;
-	if (!any)
-		return;
-	if (state_loading(s))
-		load_components(s, *fp);
-	else
-		save_components(s, *fp);
-}
 
 /* ---- features ---- */
 
@@ -165,9 +68,6 @@ static const struct feature {
 	{ "tbm", 0x80000001, 0, ECX, 21 }, { "rdtscp", 0x80000001, 0, EDX, 27 },
 };
 
-#define FEATURE_NAME_MAX 32
-#define FEATURES_MAX 1024
-
 static bool cpu_has(const struct feature *f)
 {
 	uint32_t r[4];
@@ -176,11 +76,162 @@ static bool cpu_has(const struct feature *f)
 	       (r[f->reg] & (1u << f->bit));
 }
 
+/* ---- components ---- */
+
+/* What CPUID says, asked once: in a virtual machine each time takes longer than saving ten objects. */
+static struct {
+	pthread_once_t once;
+	uint32_t off[XSTATE_MAX], size[XSTATE_MAX]; /* of components; size 0: not one that user code may use */
+	uint32_t area;                              /* all of them */
+	bool has[ARRAY_SIZE(features)];
+} cpu = { .once = PTHREAD_ONCE_INIT };
+
+static void ask_components(void)
+{
+	uint32_t a, b, c, d, mask;
+
+	cpu.area = LEGACY_SIZE;
+	if (!__get_cpuid_count(0xd, 0, &mask, &b, &c, &d))
+		return;
+	if (b <= FPSTATE_MAX)
+		cpu.area = b;
+	for (unsigned i = 2; i < XSTATE_MAX; i++) {
+		if (!(mask & (1u << i)) || !__get_cpuid_count(0xd, i, &a, &b, &c, &d) || b + a > FPSTATE_MAX)
+			continue;
+		cpu.size[i] = a;
+		cpu.off[i] = b;
+	}
+}
+
+static void ask(void)
+{
+	ask_components();
+	for (unsigned i = 0; i < ARRAY_SIZE(features); i++)
+		cpu.has[i] = cpu_has(&features[i]);
+}
+
+void fp_state_prepare(void)
+{
+	pthread_once(&cpu.once, ask);
+}
+
+static bool component(unsigned i, uint32_t *ret_off, uint32_t *ret_size)
+{
+	fp_state_prepare();
+	*ret_size = cpu.size[i];
+	*ret_off = cpu.off[i];
+	return cpu.size[i] != 0;
+}
+
+static uint32_t area_size(void)
+{
+	fp_state_prepare();
+	return cpu.area;
+}
+
+static uint64_t *bitmap(struct fpstate *fp)
+{
+	return (uint64_t *)(void *)(fp->data + LEGACY_SIZE);
+}
+
+static void save_components(struct state *s, struct fpstate *fp)
+{
+	uint64_t have = fp->size >= LEGACY_SIZE + HEADER_SIZE ? *bitmap(fp) : XSTATE_LEGACY;
+	uint32_t off, size;
+
+	state_u64(s, &have);
+	state_bytes(s, fp->data, LEGACY_SIZE);
+	for (unsigned i = 2; i < XSTATE_MAX; i++) {
+		if (!(have & (1ULL << i)))
+			continue;
+		if (!component(i, &off, &size)) {
+			state_fail(s, "unknown vector state %u", i);
+			return;
+		}
+		state_u32(s, &size);
+		state_bytes(s, fp->data + off, size);
+	}
+	if (have >> XSTATE_MAX)
+		state_fail(s, "unknown vector state %llx", (unsigned long long)have);
+}
+
+static const char *component_name(unsigned i)
+{
+	static const char *const names[] = {
+		[2] = "AVX", [3] = "MPX", [4] = "MPX", [5] = "AVX-512", [6] = "AVX-512",
+		[7] = "AVX-512", [9] = "protection keys", [17] = "AMX", [18] = "AMX",
+	};
+
+	return i < ARRAY_SIZE(names) && names[i] ? names[i] : "an unknown extension";
+}
+
+/*
+ * Rights for protection keys are in use everywhere where there are keys: Linux starts programs with all keys but
+ * the first denied. Whoever never touched them needs none.
+ */
+static bool load_untouched_keys(struct state *s, unsigned i, uint32_t len)
+{
+	uint32_t v[2] = { 0 };
+
+	if (i != XSTATE_KEYS || len != sizeof(v) || cpu.size[i])
+		return false;
+	state_bytes(s, v, sizeof(v));
+	return v[0] == KEYS_DENIED || v[0] == 0;
+}
+
+static void load_components(struct state *s, struct fpstate *fp)
+{
+	uint64_t have = 0;
+	uint32_t off, size, len = 0;
+
+	fp->size = area_size();
+	state_u64(s, &have);
+	state_bytes(s, fp->data, LEGACY_SIZE);
+	if (have >> XSTATE_MAX)
+		state_fail(s, "unknown vector state %llx", (unsigned long long)have);
+	for (unsigned i = 2; i < XSTATE_MAX && state_ok(s); i++) {
+		if (!(have & (1ULL << i)))
+			continue;
+		state_u32(s, &len);
+		if (load_untouched_keys(s, i, len)) {
+			have &= ~(1ULL << i);
+			continue;
+		}
+		if (!component(i, &off, &size) || size != len || off + size > fp->size)
+			state_fail(s, "this CPU has no %s, which a program of the image uses",
+				   component_name(i));
+		else
+			state_bytes(s, fp->data + off, size);
+	}
+	if (fp->size >= LEGACY_SIZE + HEADER_SIZE)
+		*bitmap(fp) = have;
+}
+
+void state_fp(struct state *s, struct fpstate **fp)
+{
+	bool any = *fp && (*fp)->size >= LEGACY_SIZE;
+
+	state_bool(s, &any);
+	if (state_loading(s))
+		*fp = any ? kzalloc(sizeof(**fp)) : NULL;
+	if (!any)
+		return;
+	if (state_loading(s))
+		load_components(s, *fp);
+	else
+		save_components(s, *fp);
+}
+
+/* ---- features, in an image ---- */
+
+#define FEATURE_NAME_MAX 32
+#define FEATURES_MAX 1024
+
 static bool cpu_has_name(const char *name)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(features); i++)
 		if (!strcmp(features[i].name, name))
-			return cpu_has(&features[i]);
+			return cpu.has[i];
 	return false; /* one of a later release: we can't know */
 }
 
@@ -204,15 +255,16 @@ void state_cpu_features(struct state *s)
 	char name[FEATURE_NAME_MAX];
 	uint32_t n = 0;
 
+	fp_state_prepare();
 	if (state_loading(s)) {
 		load_features(s);
 		return;
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(features); i++)
-		n += cpu_has(&features[i]);
+		n += cpu.has[i];
 	(void)state_count(s, n, FEATURES_MAX);
 	for (unsigned i = 0; i < ARRAY_SIZE(features); i++) {
-		if (!cpu_has(&features[i]))
+		if (!cpu.has[i])
 			continue;
 		(void)snprintf(name, sizeof(name), "%s", features[i].name);
 		state_str(s, name, sizeof(name));

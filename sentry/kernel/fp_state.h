@@ -6,6 +6,8 @@
 struct fpstate;
 struct state;
 
+/* Asks this CPU, so that a checkpoint needn't while everything stands still. */
+void fp_state_prepare(void);
 /* NULL and NULL again: a thread that hasn't begun, with fresh state. Loading: *fp is heap. */
 void state_fp(struct state *s, struct fpstate **fp);
 /* What programs of the image may have found in this CPU and rely on. Loading: refuses what is missing, by

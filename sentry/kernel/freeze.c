@@ -143,6 +143,8 @@ void freeze_safe_end(struct task *t)
 	int state = atomic_load(&t->state);
 
 	for (;;) {
+		if (atomic_exchange(&t->freeze.counted, false))
+			break;
 		atomic_fetch_add(&world.tasks.inside, 1);
 		if (likely(may_run(t)))
 			break;
@@ -153,6 +155,18 @@ void freeze_safe_end(struct task *t)
 			task_sleep_unmasked(t, state == TASK_RUNNING ? TASK_SLEEPING : state);
 	}
 	atomic_store(&t->state, state);
+}
+
+void freeze_hand_over(struct task *t)
+{
+	if (!atomic_exchange(&t->freeze.counted, true))
+		atomic_fetch_add(&world.tasks.inside, 1);
+}
+
+void freeze_take_over(struct task *t)
+{
+	if (atomic_exchange(&t->freeze.counted, false))
+		leave(&world.tasks);
 }
 
 static bool in_call(const struct task *t)

@@ -55,6 +55,14 @@ bool freeze_redo(struct task *t);
  */
 void freeze_safe_begin(void);
 void freeze_safe_end(struct task *t);
+/*
+ * Whoever ends the sleep of @t for good and knows that it isn't in its struct what follows (a tracer: its
+ * tracee's call is made yet, or has been) lets it count as running at once: no freeze finds it in between.
+ * freeze_safe_end() takes that over; freeze_take_over() gives it back if that had ended before. Context: the
+ * caller is a task, and counts itself.
+ */
+void freeze_hand_over(struct task *t);
+void freeze_take_over(struct task *t);
 
 /*
  * The deadline of the call being served, @ns as just computed from its relative timeout: when the call is

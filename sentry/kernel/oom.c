@@ -34,9 +34,9 @@
 #include "sentry/time/clock.h"
 
 #define OOM_MIN_LEFT (128UL << 10) /* less is no memory: a fault may want a cluster of pages */
-#define OOM_WAIT_NS 500000000LL    /* for one victim to exit, before there is another */
+#define OOM_WAIT_NS 3000000000LL   /* for one victim to exit, before there is another: the host may be busy */
 #define OOM_TAIL_NS 50000000LL     /* from its exit to the end of its stub, which holds pages, too */
-#define OOM_PATIENCE_MS 5000       /* in all, before an access is given up */
+#define OOM_PATIENCE_MS 15000       /* in all, before an access is given up */
 #define OOM_ADJ_NEVER (-1000)
 
 static _Atomic bool busy;

@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/ns.h"
 #include "sentry/kernel/process.h"
 
@@ -50,6 +51,8 @@ void ptrace_unlink_locked(struct task *tracee)
 	list_del(&tracee->tracee_node);
 	tracee->tracer = NULL;
 	tracee->ptrace = NULL;
+	if (pt->stopped)
+		freeze_hand_over(tracee);
 	free(pt->fp);
 	free(pt);
 	task_wake_killable(tracee);
@@ -197,6 +200,7 @@ static int stop_end(struct task *t, const struct stop *s)
 		t->ptrace->fp = NULL;
 	}
 	atomic_store(&t->state, TASK_RUNNING);
+	freeze_take_over(t);
 	mutex_unlock(&kernel.tasks_mu);
 	if (load && t->ctx)
 		(void)plat->ctx_set_fp(
@@ -263,6 +267,17 @@ bool ptrace_stop_savable(const struct ptrace_state *pt)
 	case PT_STOP_EVENT: /* others come in the middle of a call */
 		return pt->stop_code >> 8 == PTRACE_EVENT_STOP;
 	}
+	return false;
+}
+
+bool ptrace_any_unsavable(void)
+{
+	struct task *t;
+	AUTO_LOCK(&kernel.tasks_mu);
+
+	list_for_each(t, &kernel.all_tasks, all_node)
+		if (t->ptrace && t->ptrace->stopped && !ptrace_stop_savable(t->ptrace))
+			return true;
 	return false;
 }
 

@@ -118,6 +118,8 @@ void ptrace_notify_tracer_locked(struct task *t, int why, int status);
 
 /* Is all of the stop in @pt and the task? */
 bool ptrace_stop_savable(const struct ptrace_state *pt);
+/* Is some tracee stopped where it can't be saved? While frozen. Takes tasks_mu. */
+bool ptrace_any_unsavable(void);
 struct ptrace_rejoin {
 	enum ptrace_kind kind;
 	enum ptrace_sysstop sysstop;

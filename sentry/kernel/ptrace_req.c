@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "sentry/kernel/freeze.h"
 #include "sentry/kernel/process.h"
 #include "sentry/kernel/ptrace.h"
 #include "sentry/mm/mm.h"
@@ -74,6 +75,7 @@ static void resume_locked(struct task *c, int sig)
 	c->ptrace_resume_sig = sig;
 	c->ptrace->stopped = false;
 	c->ptrace->listening = false;
+	freeze_hand_over(c);
 	task_wake_killable(c);
 }
 

@@ -174,6 +174,7 @@ struct task {
 		bool redo;           /* (t) the call about to be made is one that a freeze has ended */
 		int64_t deadline_ns; /* (t) of that call; see task_call_deadline() */
 		size_t progress;     /* (t) bytes that it had moved; see task_call_progress() */
+		_Atomic bool counted; /* (a) see freeze_hand_over() */
 		_Atomic bool want_fp; /* (a) the freezer waits for the task to fill in @fp */
 		struct fpstate *fp;  /* (t) while frozen: FP state; others read it then */
 	} freeze;

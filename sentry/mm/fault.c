@@ -115,8 +115,7 @@ int back_new(struct mm *mm, struct vma *v, uint64_t start, uint64_t end)
 
 /* ---- copy-on-write ---- */
 
-/* Copies whole pages between mfiles; returns how many bytes (pages before the first unreadable one). */
-static uint64_t copy_pages(struct mfile *dst, uint64_t doff, struct mfile *src, uint64_t soff,
+uint64_t copy_pages(struct mfile *dst, uint64_t doff, struct mfile *src, uint64_t soff,
 			   uint64_t len)
 {
 	uint64_t done = 0;
@@ -240,7 +239,7 @@ int copy_noexec(struct mm *mm, uint64_t start, uint64_t end)
 	return copied;
 }
 
-static int break_cow(struct mm *mm, struct vma *v, uint64_t addr)
+int break_cow(struct mm *mm, struct vma *v, uint64_t addr, unsigned pages)
 {
 	struct pma *p = pma_find(mm, addr);
 	uint64_t start, end;
@@ -249,7 +248,13 @@ static int break_cow(struct mm *mm, struct vma *v, uint64_t addr)
 
 	if (reuse_exclusive(mm, v, p, addr, &r))
 		return r;
-	cow_cluster(mm, v, p, addr, &start, &end);
+	if (pages) {
+		start = addr;
+		end = MIN(addr + pages * PAGE_SIZE, p->end);
+	} else {
+		hot_note(mm, addr);
+		cow_cluster(mm, v, p, addr, &start, &end);
+	}
 	done = cow_copy(mm, p, start, end);
 	if (done < 0)
 		return (int)done;
@@ -318,7 +323,7 @@ int fault_in(struct mm *mm, struct vma *v, uint64_t addr, bool write)
 	}
 	if (!write || !(p->flags & PMA_RO))
 		return 0;
-	return vma_shared(v) ? fault_object(mm, v, addr, true) : break_cow(mm, v, addr);
+	return vma_shared(v) ? fault_object(mm, v, addr, true) : break_cow(mm, v, addr, 0);
 }
 
 /* ---- stacks ---- */

@@ -28,7 +28,8 @@ static void copy_head(struct mm *mm, const struct mm *old)
 	mm->pkeys = old->pkeys;
 }
 
-static int share_pages(struct mm *mm, struct mm *old, struct vma *v, struct vma *ov)
+/* [start, end) of @ov, in both trees and the parent's stub. */
+static int share_range(struct mm *mm, struct mm *old, struct vma *ov, uint64_t start, uint64_t end)
 {
 	struct pma *p;
 	int r;
@@ -37,28 +38,47 @@ static int share_pages(struct mm *mm, struct mm *old, struct vma *v, struct vma 
 		bool change = false;
 
 		/* Splits at the vma's borders, so that flags change for this vma's pages alone. */
-		pma_isolate(old, ov->start, ov->end);
-		for (p = pma_find_ge(old, ov->start); p && p->start < ov->end; p = pma_next(p))
+		pma_isolate(old, start, end);
+		for (p = pma_find_ge(old, start); p && p->start < end; p = pma_next(p))
 			change = change || !(p->flags & PMA_RO);
 		if (change) {
-			pma_set_flags(old, ov->start, ov->end, 0, PMA_RO);
+			pma_set_flags(old, start, end, 0, PMA_RO);
 			if (ov->prot & PROT_WRITE) {
-				r = stub_protect(old, ov, ov->start, ov->end);
+				r = stub_protect(old, ov, start, end);
 				if (r < 0)
 					return r;
 				old->need_flush = true;
 			}
 		}
 	}
-	for (p = pma_find_ge(old, ov->start); p && p->start < ov->end; p = pma_next(p)) {
-		uint64_t a = MAX(p->start, ov->start), b = MIN(p->end, ov->end);
+	for (p = pma_find_ge(old, start); p && p->start < end; p = pma_next(p)) {
+		uint64_t a = MAX(p->start, start), b = MIN(p->end, end);
 		uint64_t off = p->off + (a - p->start);
 
 		if (p->flags & PMA_COUNTED)
 			mfile_range_get(p->mf, off, b - a);
 		pma_insert(mm, a, b, mfile_get(p->mf), off, p->flags);
 	}
-	return stub_map_range(mm, v, v->start, v->end);
+	return 0;
+}
+
+/* Pages that both sides will write to at once become each one's own. */
+static int share_pages(struct mm *mm, struct mm *old, struct vma *v, struct vma *ov)
+{
+	uint64_t a = ov->start, hot = a;
+	int r = 0;
+
+	while (r == 0 && a < ov->end) {
+		hot = hot_next(mm, hot, ov->end);
+		if (hot < ov->end && !hot_copy(mm, old, ov, hot)) {
+			hot += PAGE_SIZE;
+			continue;
+		}
+		if (a < hot)
+			r = share_range(mm, old, ov, a, hot);
+		a = hot = hot + PAGE_SIZE;
+	}
+	return r < 0 ? r : stub_map_range(mm, v, v->start, v->end);
 }
 
 static int copy_vma(struct mm *mm, struct mm *old, struct vma *ov)
@@ -89,6 +109,8 @@ struct mm *mm_fork(struct mm *old, struct plat_ctx *self)
 	mm_wait_unpinned(old); /* a read(2) into pages that are about to be shared */
 	rwmutex_wrlock_nested(&mm->mu);
 	copy_head(mm, old);
+	if (atomic_load(&old->users) == 1)
+		hot_fork(mm, old);
 	for_each_vma(v, old) {
 		r = copy_vma(mm, old, v);
 		if (r < 0)

@@ -51,6 +51,7 @@ void mm_put(struct mm *mm)
 		return;
 	if (mm->as)
 		plat->as_destroy(mm->as);
+	hot_put(mm);
 	if (mm->exe)
 		file_put(mm->exe);
 	rwmutex_fini(&mm->mu);

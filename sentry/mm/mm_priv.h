@@ -127,6 +127,8 @@ struct mm {
 	_Atomic int dumpable;
 	uint32_t pkeys;               /* (m) bits of allocated protection keys; none exist here */
 
+	struct hot_pages *hot; /* (m) reference; what forks copy at once, or NULL */
+	unsigned hot_faults;   /* (m) so many more are noted after a fork */
 	uint64_t cow_next;   /* (m) end of the last copied cluster */
 	unsigned cow_pages;  /* (m) its size */
 	uint64_t queued_seq; /* (m) as_map_seq() when we last queued something */
@@ -218,6 +220,18 @@ int stub_unmap(struct mm *mm, uint64_t start, uint64_t end);
 /* Reinstalls the rights of every pma in [start, end) of @v. */
 int stub_protect(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 
+/* ---- hot_pages.c ---- */
+/* @mm, the child, shares what is remembered of its parent's family. */
+void hot_fork(struct mm *mm, struct mm *old);
+void hot_put(struct mm *mm);
+/* A write fault at the page @addr that copied. */
+void hot_note(struct mm *mm, uint64_t addr);
+/* The first page in [start, end) that is remembered; @end: none. */
+uint64_t hot_next(struct mm *mm, uint64_t start, uint64_t end);
+/* Gives the child a copy of the page, and the parent a writable one of its own (the caller sees to the child's stub). False:
+ * it is to be shared. */
+bool hot_copy(struct mm *mm, struct mm *old, struct vma *ov, uint64_t addr);
+
 /* ---- mm_freeze.c ---- */
 
 /* A page with a patched call site, as the image is to have it. By address. */
@@ -271,6 +285,11 @@ void back_eager(struct mm *mm, struct vma *v, uint64_t start, uint64_t end);
 /* Makes the page at @addr accessible in the stub and here. 0, -EFAULT (past EOF), -ENOMEM,
  * -EAGAIN: no memory left to copy to, oom_relieve() may help. */
 int fault_in(struct mm *mm, struct vma *v, uint64_t addr, bool write);
+/* Copies whole pages between mfiles; returns how many bytes (pages before the first unreadable one). */
+uint64_t copy_pages(struct mfile *dst, uint64_t doff, struct mfile *src, uint64_t soff, uint64_t len);
+/* The read-only page at @addr is about to be written to: makes it, and some around it (@pages, 0: as many as seem useful),
+ * private and writable. As fault_in(). */
+int break_cow(struct mm *mm, struct vma *v, uint64_t addr, unsigned pages);
 /* Pages in [start, end) that the host wouldn't let be executed where they are become private copies. Before the
  * stub is told of PROT_EXEC. 1: there were some, and the range is to be mapped anew; 0, or -errno. */
 int copy_noexec(struct mm *mm, uint64_t start, uint64_t end);

@@ -137,8 +137,8 @@ static size_t access_mem(struct mm *mm, struct task *t, uint64_t addr, void *buf
 	size_t done = 0;
 	unsigned tries = 0;
 
-	/* Debuggers want text as it is, and put breakpoints there. */
-	if (unlikely(force) && (write || !t || t->mm != mm) && !atomic_load(&mm->no_patches) &&
+	/* Debuggers want text as it is (process_vm_readv doesn't force), and put breakpoints there. */
+	if (unlikely(!t || t->mm != mm || (force && write)) && !atomic_load(&mm->no_patches) &&
 	    is_text(mm, addr))
 		mm_unpatch_all(mm);
 	mm_read_lock(mm);

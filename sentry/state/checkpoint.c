@@ -8,12 +8,17 @@
 
 #include "base/alloc.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
+#include "sentry/kernel/fp_state.h"
 #include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/kernel_state.h"
+#include "sentry/kernel/ptrace.h"
 #include "sentry/mm/mm_state.h"
 #include "sentry/state/state_priv.h"
 #include "sentry/vfs/vfs_state.h"
+
+#define TRACER_TRIES 50
+static const struct timespec tracer_time = { .tv_nsec = 10000000 };
 
 /* Roots, in this order. */
 enum { ROOT_KERNEL, ROOT_VFS, ROOT_CONTAINER };
@@ -26,9 +31,27 @@ static int64_t host_now(void)
 	return ts.tv_sec * 1000000000LL + ts.tv_nsec;
 }
 
-static int freeze(char **ret_why)
+/*
+ * A tracee that has stopped in the middle of a call can't be saved. Its tracer mostly lets it go on at once
+ * (strace -f at each fork), so that is waited for: some more tries, far apart for a guest to get something done.
+ */
+static int freeze_between_stops(struct checkpoint *c)
 {
-	int r = kernel_freeze();
+	for (int tries = TRACER_TRIES;; tries--) {
+		int r;
+
+		c->frozen_at = host_now();
+		r = kernel_freeze();
+		if (r < 0 || tries == 0 || !ptrace_any_unsavable())
+			return r;
+		kernel_thaw();
+		nanosleep(&tracer_time, NULL); /* host: clock_nanosleep */
+	}
+}
+
+static int freeze(struct checkpoint *c, char **ret_why)
+{
+	int r = freeze_between_stops(c);
 	const char *who = kernel_freeze_culprit();
 
 	if (r == -ETIMEDOUT)
@@ -71,8 +94,8 @@ int checkpoint_take(struct checkpoint *c, enum state_purpose purpose, void *cont
 
 	memset(c, 0, sizeof(*c));
 	c->pages = pages;
-	c->frozen_at = host_now();
-	r = freeze(ret_why);
+	fp_state_prepare();
+	r = freeze(c, ret_why);
 	if (r < 0)
 		return r;
 	r = save_objects(c, purpose, container, pages, ret_why);

@@ -18,8 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <uthash.h>
-
 #include "base/alloc.h"
 #include "base/compiler.h"
 #include "base/cursor.h"
@@ -28,14 +26,11 @@
 
 #define RECORD_HEAD 12 /* bytes before the fields */
 #define BUF_FIRST (64U << 10)
+#define QUEUE_FIRST 1024U
 
 struct object {
-	struct {
-		void *obj;
-		const struct state_type *type;
-	} key;
-	uint32_t number;
-	UT_hash_handle hh;
+	void *obj;
+	const struct state_type *type;
 };
 
 /* A weak pointer written before we know whether its object is saved. */
@@ -66,9 +61,10 @@ struct state {
 	/* saving */
 	uint8_t *buf;
 	size_t used, size;
-	struct object *table;   /* by key */
-	struct object **queue;  /* by number - 1 */
+	struct object *queue;   /* by number - 1 */
 	uint32_t queued, queue_size;
+	uint32_t *slots;        /* table of numbers by hash, linear probing; 0: empty */
+	uint32_t nslots;        /* a power of two, at least twice `queued` */
 	struct patch *patches;
 	size_t npatches, patches_size;
 	struct {
@@ -304,42 +300,48 @@ void state_blob(struct state *s, void **p, size_t *len, size_t max)
 
 /* ---- pointers, saving ---- */
 
-static struct object *find(struct state *s, const struct state_type *type, void *obj)
+/* The slot in which its number is, or would be. The table is made for the pause: nothing is allocated per object. */
+static uint32_t *slot_of(const struct state *s, const struct state_type *type, const void *obj)
 {
-	struct object probe, *o;
+	uint64_t h = ((uint64_t)(uintptr_t)obj ^ (uint64_t)type->id << 48) * 0x9e3779b97f4a7c15ULL;
+	uint32_t i = (uint32_t)(h >> 32) & (s->nslots - 1);
 
-	memset(&probe, 0, sizeof(probe));
-	probe.key.obj = obj;
-	probe.key.type = type;
-	HASH_FIND(hh, s->table, &probe.key, sizeof(probe.key), o);
-	return o;
+	for (uint32_t n; (n = s->slots[i]); i = (i + 1) & (s->nslots - 1))
+		if (s->queue[n - 1].obj == obj && s->queue[n - 1].type == type)
+			break;
+	return &s->slots[i];
+}
+
+static void grow(struct state *s)
+{
+	free(s->slots);
+	s->queue_size = s->queue_size ? s->queue_size * 2 : QUEUE_FIRST;
+	s->queue = krealloc_array(s->queue, s->queue_size, sizeof(*s->queue));
+	s->nslots = 2 * s->queue_size;
+	s->slots = kcalloc(s->nslots, sizeof(*s->slots));
+	for (uint32_t i = 0; i < s->queued; i++)
+		*slot_of(s, s->queue[i].type, s->queue[i].obj) = i + 1;
 }
 
 /* The number of an object, which is queued when it is met for the first time. */
 static uint32_t number_of(struct state *s, const struct state_type *type, void *obj)
 {
-	struct object *o;
+	uint32_t *slot;
 
 	if (!obj || s->why)
 		return 0;
-	o = find(s, type, obj);
-	if (o)
-		return o->number;
+	if (s->queued == s->queue_size)
+		grow(s);
+	slot = slot_of(s, type, obj);
+	if (*slot)
+		return *slot;
 	if (s->queued == STATE_OBJECTS_MAX) {
 		state_fail(s, "more than %u objects", STATE_OBJECTS_MAX);
 		return 0;
 	}
-	if (s->queued == s->queue_size) {
-		s->queue_size = s->queue_size ? s->queue_size * 2 : 1024;
-		s->queue = krealloc_array(s->queue, s->queue_size, sizeof(struct object *));
-	}
-	o = kzalloc(sizeof(*o));
-	o->key.obj = obj;
-	o->key.type = type;
-	o->number = s->queued + 1;
-	s->queue[s->queued++] = o;
-	HASH_ADD(hh, s->table, key, sizeof(o->key), o);
-	return o->number;
+	s->queue[s->queued++] = (struct object){ obj, type };
+	*slot = s->queued;
+	return *slot;
 }
 
 static void save_ptr(struct state *s, const struct state_type *type, void *obj)
@@ -534,21 +536,22 @@ static void poke_u32(struct state *s, size_t at, uint32_t v)
 	memcpy(s->buf + at, &v, sizeof(v));
 }
 
-static void save_object(struct state *s, struct object *o)
+static void save_object(struct state *s, uint32_t number)
 {
-	const struct state_type *t = o->key.type;
+	struct object o = s->queue[number - 1];
+	const struct state_type *t = o.type;
 	size_t head = s->used;
 	uint32_t len = 0;
 	uint16_t id = t->id, version = t->version;
 
 	put(s, &id, sizeof(id));
 	put(s, &version, sizeof(version));
-	put(s, &o->number, sizeof(o->number));
+	put(s, &number, sizeof(number));
 	put(s, &len, sizeof(len));
 	s->type = t;
-	s->number = o->number;
+	s->number = number;
 	s->version = t->version;
-	t->fields(s, o->key.obj);
+	t->fields(s, o.obj);
 	s->type = NULL;
 	if (s->why)
 		return;
@@ -565,15 +568,13 @@ int state_save(struct state *s, const void **ret_buf, size_t *ret_len)
 	put(s, &s->nroots, sizeof(s->nroots));
 	put(s, s->root_number, s->nroots * sizeof(s->root_number[0]));
 	for (uint32_t i = 0; i < s->queued && !s->why; i++)
-		save_object(s, s->queue[i]);
+		save_object(s, i + 1);
 	if (s->why)
 		return -1;
 	poke_u32(s, 0, s->queued);
 	for (size_t i = 0; i < s->npatches; i++) {
-		struct object *o = find(s, s->patches[i].type, s->patches[i].obj);
-
-		if (o)
-			poke_u32(s, s->patches[i].at, o->number);
+		if (s->queued)
+			poke_u32(s, s->patches[i].at, *slot_of(s, s->patches[i].type, s->patches[i].obj));
 	}
 	*ret_buf = s->buf;
 	*ret_len = s->used;
@@ -693,10 +694,8 @@ void *state_root(struct state *s, unsigned i, const struct state_type *type)
 
 static void end_saving(struct state *s)
 {
-	HASH_CLEAR(hh, s->table);
-	for (uint32_t i = 0; i < s->queued; i++)
-		free(s->queue[i]);
 	free(s->queue);
+	free(s->slots);
 	free(s->patches);
 	free(s->buf);
 }

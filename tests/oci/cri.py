@@ -178,12 +178,15 @@ def namespaces_are_the_pods():
 @test
 def messages_between_containers():
     pod = Pod()
-    a, b = pod.start(), pod.start()
-    for n, (kind, name) in enumerate((("sysv", "77"), ("posix", "/q"), ("abstract", "name"), ("futex", "/dev/shm/word"))):
-        sh(a, f"(timeout 20 ipc {kind} get {name} >/tmp/{kind} 2>&1 </dev/null; echo done >>/tmp/{kind}) >/dev/null 2>&1 &")
+    vol = c.ROOM + "/messages"
+    os.makedirs(vol, exist_ok=True)
+    a, b = (pod.start(mounts=[(vol, "/vol")]) for _ in range(2))
+    for n, (kind, name) in enumerate((("sysv", "77"), ("posix", "/q"), ("socket", "abstract"), ("socket", "/vol/socket"),
+                                      ("futex", "/dev/shm/word"), ("futex", "/vol/word"))):
+        sh(a, f"(timeout 20 ipc {kind} get {name} >/tmp/{n} 2>&1 </dev/null; echo done >>/tmp/{n}) >/dev/null 2>&1 &")
         status, out, err = cri.exec_sync(b, "timeout", "20", "ipc", kind, "put", name, f"hello {n}")
-        assert status == 0, (kind, status, out, err)
-        wait_for(lambda: sh(a, f"cat /tmp/{kind}") == f"hello {n}\ndone\n", why=kind + " at its other end")
+        assert status == 0, (kind, name, status, out, err)
+        wait_for(lambda: sh(a, f"cat /tmp/{n}") == f"hello {n}\ndone\n", why=f"{kind} {name} at its other end")
     pod.end()
 
 
@@ -198,6 +201,12 @@ def volumes_are_coherent():
     assert sh(a, "cat /vol/f; mv /vol/f /vol/g") == "one\ntwo\n"
     assert sh(b, "ls /vol; rm /vol/g") == "g\n"
     assert os.listdir(vol) == []
+    sh(a, "mkfifo /vol/p; (echo through >/vol/p) >/dev/null 2>&1 </dev/null &")
+    assert sh(b, "timeout 10 cat /vol/p; rm /vol/p") == "through\n"
+    cri.stop(a, 0)  # whose gofer, had it brought the volume, goes with it
+    cri.remove(a)
+    assert sh(b, "echo three >/vol/h; cat /vol/h") == "three\n"
+    assert sh(pod.start(mounts=[(vol, "/vol")]), "cat /vol/h") == "three\n"
     pod.end()
 
 

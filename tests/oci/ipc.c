@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * One end of a means of communication each, for containers that share one: ipc KIND get|put NAME [TEXT]. get prints what
- * was put: messages of SysV and POSIX queues, a stream over an abstract unix socket, a word in a mapped file of which the
+ * was put: messages of SysV and POSIX queues, a stream over a unix socket, a word in a mapped file of which the
  * other end is told through a futex.
  */
 #include <errno.h>
@@ -70,17 +70,19 @@ static void posix(int put, const char *name, const char *text)
 	puts(buf);
 }
 
-static void abstract(int put, const char *name, const char *text)
+/* An abstract name, or with a slash a path. */
+static void socket_at(int put, const char *name, const char *text)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int is_abstract = !strchr(name, '/');
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 	int s = socket(AF_UNIX, SOCK_STREAM, 0);
 	char buf[TEXT_MAX] = "";
 
-	strncpy(a.sun_path + 1, name, sizeof(a.sun_path) - 2);
+	strncpy(a.sun_path + is_abstract, name, sizeof(a.sun_path) - 2);
 	if (put) {
 		while (connect(s, (struct sockaddr *)&a, len)) {
-			if (errno != ECONNREFUSED)
+			if (errno != ECONNREFUSED && errno != ENOENT)
 				fail("connect");
 			usleep(10000);
 		}
@@ -126,13 +128,13 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*fn)(int put, const char *name, const char *text);
-	} kinds[] = { { "sysv", sysv }, { "posix", posix }, { "abstract", abstract }, { "futex", futex } };
+	} kinds[] = { { "sysv", sysv }, { "posix", posix }, { "socket", socket_at }, { "futex", futex } };
 
 	for (unsigned i = 0; argc >= 4 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(argv[1], kinds[i].name)) {
 			kinds[i].fn(!strcmp(argv[2], "put"), argv[3], argc > 4 ? argv[4] : "");
 			return 0;
 		}
-	fprintf(stderr, "usage: ipc sysv|posix|abstract|futex get|put NAME [TEXT]\n");
+	fprintf(stderr, "usage: ipc sysv|posix|socket|futex get|put NAME [TEXT]\n");
 	return 2;
 }

@@ -315,8 +315,7 @@ def health_checks():
 @test
 def top_and_stats():
     name = start("sh", "-c", "sleep 900; true")
-    if c.IS_RUNC:  # podman reads /proc in the mount namespace of the container's pid, and in a sentry's there is nothing
-        assert len(podman("top", name, "pid", "comm").ok().splitlines()) >= 2
+    assert len(podman("top", name, "pid", "comm").ok().splitlines()) >= 2  # the host's processes: the sentry's, not the guest's
     assert "sleep 900" in podman("top", name, "-ef").ok()  # what podman doesn't know itself is an exec of ps
     stats = json.loads(podman("stats", "--no-stream", "--format", "json", name).ok())[0]
     assert re.match(r"[1-9][0-9.]*[kM]B", stats["mem_usage"]), stats
@@ -324,8 +323,41 @@ def top_and_stats():
 
 
 @test
+def cp_with_a_running_one():
+    """Section 8.5: podman enters the mount namespace of the container's pid."""
+    src, got, vol = c.ROOM + "/pod-cp", c.ROOM + "/pod-got-dir", c.ROOM + "/pod-vol"
+    os.makedirs(vol, exist_ok=True)
+    with open(src, "w") as f:
+        f.write("first\n")
+    name = start(flags=("-v", vol + ":/v", "-v", vol + ":/ro:ro", "--tmpfs", "/t"))
+    for to in ("/data/new", "/v/new"):
+        podman("cp", src, f"{name}:{to}").ok()
+        assert execute(name, "cat", to).ok() == "first\n"
+    assert os.path.exists(vol + "/new") and execute(name, "cat", "/ro/new").ok() == "first\n"
+    podman("cp", src, name + ":/ro/other").failed(text="read-only")
+    if not c.IS_RUNC:
+        podman("cp", src, name + ":/t/new").failed(text="read-only")  # the guest's own: refused, not lost
+    execute(name, "sh", "-c", "mkdir /root/d; echo guest >/root/d/out; ln -s /v /root/d/link; ln -s ../../../../etc/passwd /root/l").ok()
+    podman("cp", name + ":/root/d", got).ok()
+    with open(got + "/out") as f:
+        assert f.read() == "guest\n" and os.readlink(got + "/link") == "/v"
+    podman("cp", name + ":/root/d/link/new", c.ROOM + "/pod-got").ok()
+    with open(c.ROOM + "/pod-got") as f:
+        assert f.read() == "first\n"
+
+
+@test
+def cp_with_a_read_only_one():
+    src = c.ROOM + "/pod-cp"
+    with open(src, "w") as f:
+        f.write("first\n")
+    name = start(flags=("--read-only",))
+    podman("cp", src, name + ":/data/new").failed(text="read-only")
+
+
+@test
 def cp_in_and_out():
-    """Section 8.5, for a container that doesn't run; of one that does podman asks its pid's mount namespace."""
+    """The same with a container that doesn't run."""
     name = start("sh", "-c", "test -e /data/new && exec cat /data/new; echo guest >/root/out; test -e /data/new || echo absent")
     assert ended(name) == 0 and podman("logs", name).out == "absent\n"
     src = c.ROOM + "/pod-cp"

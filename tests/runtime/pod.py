@@ -269,6 +269,29 @@ def pause_and_save_are_the_sandboxes():
 
 
 @test
+def volumes_are_one_file_system_for_all():
+    vol = os.path.join(WORK, "vol")
+    os.makedirs(vol)
+    pod = Pod()
+
+    def mounted(*options):
+        return lambda c: c["mounts"].append({"destination": "/vol", "type": "bind", "source": vol, "options": ["rbind", *options]})
+    a = pod.start("a", "/bin/sleep", "1000", edit=mounted("rw"))
+    b = pod.start("b", "/bin/sleep", "1000", edit=mounted("rw"))
+    reader = pod.start("r", "/bin/sleep", "1000", edit=mounted("ro"))
+    sh(a, "mkfifo /vol/p; (echo to-reader >/vol/p) >/dev/null 2>&1 </dev/null &")
+    assert sh(reader, "cat /vol/p; touch /vol/x 2>&1; true") == "to-reader\ntouch: /vol/x: Read-only file system\n"
+    assert len({sh(c, "stat -c %d:%i /vol/p 2>/dev/null || busybox stat -c %d:%i /vol/p") for c in (a, b, reader)}) == 1
+    assert hf("delete", "--force", a)[0] == 0
+    assert sh(b, "echo on >/vol/f; cat /vol/f; rm /vol/p") == "on\n" and sh(reader, "cat /vol/f") == "on\n"
+    fds = len(os.listdir(f"/proc/{pod.pid}/fd"))
+    for cid in (b, reader):
+        assert hf("delete", "--force", cid)[0] == 0
+    assert wait_for(lambda: len(os.listdir(f"/proc/{pod.pid}/fd")) < fds - 6), "the last one gives it back"
+    pod.end()
+
+
+@test
 def limits_of_the_pod_are_the_sandboxes():
     def sized(conf):
         conf["annotations"].update({CRI + "sandbox-memory": str(256 << 20), CRI + "sandbox-cpu-quota": "100000",

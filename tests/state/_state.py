@@ -6,7 +6,7 @@ import sys
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TESTS, "runtime"))
-from _lib import STATE, TOP, WORK, alive, bundle, busybox_root, clean_up, hf, main, state, test, wait_for  # noqa: E402,F401
+from _lib import HOLDFAST, STATE, TOP, WORK, alive, bundle, busybox_root, clean_up, hf, main, state, test, wait_for  # noqa: E402,F401
 
 GUESTS = os.path.join(TOP, "build/tests/state")
 IMAGE = os.path.join(WORK, "image")
