@@ -78,19 +78,27 @@ struct fpx_sw_bytes {
 };
 _Static_assert(sizeof(struct fpx_sw_bytes) == 48, "fpx_sw_bytes");
 
+/* XCR0; 0 without XSAVE. CPUID traps in a VM (some 20 us), so it is asked once; racing threads find the same. */
 static uint64_t cpu_xfeatures(void)
 {
-	unsigned a, b, c, d;
+	static _Atomic uint64_t cached = UINT64_MAX;
+	uint64_t ret = atomic_load_explicit(&cached, memory_order_relaxed);
 	uint32_t lo, hi;
+	unsigned a, b, c, d;
 
-	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
-		return 0;
-	__asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-	return (uint64_t)hi << 32 | lo;
+	if (ret != UINT64_MAX)
+		return ret;
+	ret = 0;
+	if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {
+		__asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+		ret = (uint64_t)hi << 32 | lo;
+	}
+	atomic_store_explicit(&cached, ret, memory_order_relaxed);
+	return ret;
 }
 
-/* cpuid 0xd.0 ebx: size of the standard format for what the host has enabled. CPUID traps in a VM: asked
- * once; racing threads find the same. */
+/* cpuid 0xd.0 ebx: size of the standard format for what the host has enabled; asked
+ * once, too. */
 uint32_t signal_frame_fp_size(void)
 {
 	static _Atomic uint32_t cached;

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define BATCHES 15
-#define BUDGET_NS 700000000LL
+#define BUDGET_NS 400000000LL
 
 static char page[4096];
 static int zero, null, file, layer, pipes[2][2];
@@ -235,6 +235,30 @@ static void echo_process(void)
 	close(pipes[0][0]);
 }
 
+/* 0.1 ms of work, then a call: with a partner that does the same, two busy threads of 10,000 calls a second each. */
+static void busy_row(void)
+{
+	uint64_t x = (uint64_t)turn + 1;
+
+	for (int i = 0; i < 50000; i++)
+		__asm__ volatile("imul $3, %0, %0" : "+r"(x)); /* a chain of 3 cycles each */
+	syscall(SYS_getppid);
+}
+
+static void *busy_partner(void *arg)
+{
+	for (;;)
+		busy_row();
+	return arg;
+}
+
+static void busy_setup(void)
+{
+	pthread_t th;
+
+	pthread_create(&th, NULL, busy_partner, NULL);
+}
+
 static void futex_setup(void)
 {
 	pthread_t th;
@@ -263,6 +287,7 @@ static const struct {
 	{ "signal_self", signal_self, 200, NULL },
 	{ "pipe_pingpong", pingpong, 200, echo_process },
 	{ "futex_pingpong", futex_pingpong, 200, futex_setup },
+	{ "two_busy_threads", busy_row, 200, busy_setup },
 	{ "mprotect", mprotect_row, 200, NULL },
 	{ "mmap_page", mmap_page, 100, NULL },
 	{ "mmap_mib", mmap_mib, 5, NULL },

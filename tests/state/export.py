@@ -212,6 +212,7 @@ def a_layout_is_what_skopeo_copies():
 
 @test
 def a_damaged_layout_is_refused():
+    shutil.rmtree(LAYOUT, ignore_errors=True)
     ok("export", "--oci", LAYOUT, "e", "second")
     blobs = f"{LAYOUT}/blobs/sha256"
     for size_order in (0, -1):  # the smallest but the config, and the layer
