@@ -19,10 +19,12 @@
 
 static struct {
 	unsigned n;
+	const char *hostname;
 } o;
 
 static const struct opt fork_opts[] = {
 	{ "count", 'n', OPT_UINT, &o.n, "N", "make N branches (default: 1)" },
+	{ "hostname", 0, OPT_STR, &o.hostname, "NAME", "hostname of the branches (default: the same)" },
 	{ 0 },
 };
 
@@ -49,7 +51,7 @@ static int branch(const struct image_source *src, const char *of, const char *he
 	int stdio[3] = { null, null, null };
 	struct boot_request b;
 
-	if (restore_prepare(&b, id, NULL, src))
+	if (restore_prepare(&b, id, NULL, src) || restore_rename(&b, o.hostname))
 		return 1;
 	b.stdio = stdio;
 	if (b.spec->process.terminal)

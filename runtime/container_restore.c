@@ -22,6 +22,7 @@
 #include "sentry/fs/hostfd/hostfd.h"
 #include "sentry/kernel/freeze.h"
 #include "sentry/kernel/kernel_state.h"
+#include "sentry/kernel/ns.h"
 #include "sentry/state/checkpoint.h"
 #include "sentry/state/image.h"
 
@@ -103,6 +104,20 @@ static int give_stdio(unsigned session, unsigned slot)
 	return fcntl(stdio_of->stdio[slot], F_DUPFD_CLOEXEC, 3); /* host: fcntl */
 }
 
+/* Whoever restores asks for another hostname with a specification that has one. */
+static void rename_host(struct container *c, const struct image_meta *m)
+{
+	const char *was = json_string_value(json_object_get(json_object_get(m->json, "config"), "hostname"));
+	const char *now = c->boot->spec->hostname;
+	struct utsns *uts = c->ns->uts;
+
+	if (!now || (was && !strcmp(was, now)))
+		return;
+	AUTO_LOCK(&uts->mu);
+	memset(uts->nodename, 0, UTS_LEN);
+	memcpy(uts->nodename, now, strnlen(now, UTS_LEN - 1));
+}
+
 static int load(struct container *c, const struct image *img, char **ret_why)
 {
 	const struct restore_input *in = c->boot->restore;
@@ -123,6 +138,7 @@ static int load(struct container *c, const struct image *img, char **ret_why)
 			     img->section[IMAGE_OBJECTS].len, pages, ret_why))
 		return -1;
 	hostfd_set_restore(NULL);
+	rename_host(c, m);
 	for (int i = 0; i < 3; i++)
 		if (c->boot->stdio[i] >= 0)
 			close(c->boot->stdio[i]); /* the guest's have copies */

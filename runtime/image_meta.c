@@ -104,13 +104,25 @@ static bool parse_parents(struct image_meta *m)
 	return true;
 }
 
+/* What messages quote: plain ASCII, so that an image can't write to anybody's terminal. */
+static bool plain(const json_t *v)
+{
+	const char *s = json_string_value(v);
+
+	while (s && *s >= ' ' && *s <= '~')
+		s++;
+	return s && !*s;
+}
+
 static bool parse_fields(struct image_meta *m)
 {
 	const char *purpose = json_string_value(json_object_get(m->json, "purpose"));
 	json_t *pages = json_object_get(m->json, "pages");
 	const char *sum = json_string_value(json_object_get(pages, "xxh3"));
 
-	if (!purpose || !sum || !json_is_string(json_object_get(m->json, "cpu")) ||
+	json_t *overlay = json_object_get(m->json, "overlay");
+
+	if (!purpose || !sum || !plain(json_object_get(m->json, "cpu")) || (overlay && !plain(overlay)) ||
 	    !json_is_string(json_object_get(m->json, "holdfast")) ||
 	    !json_is_array(json_object_get(m->json, "attach")) ||
 	    json_integer_value(json_object_get(pages, "bytes")) < 0)

@@ -10,6 +10,8 @@
 #include "base/alloc.h"
 #include "runtime/errno_text.h"
 
+#define HOSTNAME_MAX 64
+
 static struct spec *own_spec(const struct image_source *src, char **ret_why)
 {
 	AUTO_FREE char *text = json_dumps(json_object_get(src->meta->json, "config"), JSON_COMPACT);
@@ -38,6 +40,18 @@ int restore_prepare(struct boot_request *b, const char *id, const char *bundle,
 	b->spec = bundle ? spec_load(b->bundle, &why) : own_spec(src, &why);
 	if (!b->spec)
 		return cli_fail("%s", why);
+	return 0;
+}
+
+int restore_rename(struct boot_request *b, const char *hostname)
+{
+	if (!hostname)
+		return 0;
+	if (!*hostname || strlen(hostname) > HOSTNAME_MAX)
+		return cli_fail("a hostname has 1 to %d bytes", HOSTNAME_MAX);
+	if (json_object_set_new(b->spec->json, "hostname", json_string(hostname)))
+		return cli_fail("a hostname is UTF-8 text");
+	b->spec->hostname = json_string_value(json_object_get(b->spec->json, "hostname"));
 	return 0;
 }
 

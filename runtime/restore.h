@@ -10,6 +10,8 @@
  * where that is NULL the one that it had. Terminal: not yet. 0, or 1 after a message. */
 int restore_prepare(struct boot_request *b, const char *id, const char *bundle,
 		    const struct image_source *src);
+/* Another hostname than the one that it had; NULL: the same. 0, or 1 after a message. */
+int restore_rename(struct boot_request *b, const char *hostname);
 /* A descriptor at which nobody sits, for b->console_fd. */
 int restore_no_console(void);
 

@@ -443,7 +443,7 @@ long sys_ioprio_set(struct task *t, const struct sysargs *a)
 
 	if (err)
 		return err;
-	err = who_init(t, arg_int(a, 0) - 1, arg_int(a, 1), &w);
+	err = who_init(t, (int)(arg_u32(a, 0) - 1), arg_int(a, 1), &w);
 	if (err)
 		return err;
 	mutex_lock(&kernel.tasks_mu);
@@ -476,7 +476,7 @@ long sys_ioprio_get(struct task *t, const struct sysargs *a)
 	long ret = -ESRCH;
 	struct task *i;
 	struct who w;
-	int err = who_init(t, arg_int(a, 0) - 1, arg_int(a, 1), &w);
+	int err = who_init(t, (int)(arg_u32(a, 0) - 1), arg_int(a, 1), &w);
 
 	if (err)
 		return err;

@@ -47,5 +47,6 @@ test: deps clients ## every test, from a clean clone
 bench: all ## measure against native and runc
 	$(Q)python3 tests/bench/bench.py
 	$(Q)python3 tests/bench/oci.py
+	$(Q)python3 tests/bench/state.py
 
 .PHONY: guest-tests unit-tests check test bench

@@ -8,13 +8,16 @@ DEPS := gcc make pkg-config python3 libseccomp-dev libjansson-dev libcap-dev lib
 CLIENTS := containerd runc podman conmon docker.io catatonit uidmap iptables iproute2 containernetworking-plugins \
 	python3-grpcio skopeo zstd
 
+# Compilers of the programs that tests/programs builds by itself.
+RUNTIMES := musl-tools golang-go
+
 C_FILES = $(shell git ls-files '*.c' '*.h')
 
 deps: ## install build and test dependencies with apt
 	$(Q)tools/deps.sh $(DEPS)
 
-clients: deps ## install the OCI clients of the tests with apt
-	$(Q)tools/deps.sh $(CLIENTS)
+clients: deps ## install the OCI clients and compilers of the tests with apt
+	$(Q)tools/deps.sh $(CLIENTS) $(RUNTIMES)
 
 quickstart: deps ## build, make a Debian root file system, open a shell in a sandbox
 	$(Q)$(MAKE) --no-print-directory all

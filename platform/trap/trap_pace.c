@@ -76,11 +76,13 @@ static void adopt(struct plat_ctx *ctx, struct pace *p, uint64_t now)
 {
 	uint64_t good = atomic_load_explicit(&pacing.good, memory_order_relaxed);
 
+	new_window(p, now);
+	if (!good || now - good > GOOD_NS)
+		return; /* it measures for itself */
 	p->bound_cost = atomic_load_explicit(&pacing.bound_cost, memory_order_relaxed);
-	p->spinning = good && p->bound_cost && now - good < GOOD_NS;
+	p->spinning = p->bound_cost != 0;
 	if (p->spinning)
 		pin_release(ctx);
-	new_window(p, now);
 }
 
 void pace_enter(struct plat_ctx *ctx, uint64_t now)

@@ -46,7 +46,8 @@ static enum plat_event call_made(struct plat_ctx *ctx, uint64_t after, struct re
 {
 	struct trap_site *s = ctx->site;
 
-	if (unlikely(!s || s->slot + SLOT_AFTER != after)) {
+	if (unlikely(!s || s->slot + SLOT_AFTER != after ||
+		     atomic_load_explicit(&s->lost, memory_order_relaxed))) {
 		s = sites_by_slot(ctx->as, after);
 		if (s && s->slot + SLOT_AFTER != after)
 			s = NULL;
@@ -204,6 +205,9 @@ static enum plat_event in_slot(struct plat_ctx *ctx, const struct trap_site *s, 
 	if (at < 0)
 		return ev; /* jumped there by itself */
 	r->rip = s->plan.addr + (unsigned)at;
+	/* The trampoline was unmapped under it: the text is what it was again. */
+	if (ev == PLAT_FAULT && trap->exec && trap->addr == s->slot + off && !atomic_load(&s->live))
+		return PLAT_EVENT_COUNT;
 	if (ev == PLAT_SYSCALL)
 		r->rcx = r->rip;
 	return ev;

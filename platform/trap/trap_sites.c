@@ -85,7 +85,9 @@ struct trap_site *sites_by_slot(struct plat_as *as, uint64_t rip)
 		return NULL;
 	mutex_lock(&ss->mu);
 	i = upper(ss->by_slot, ss->nslot, rip, true);
-	if (i && rip - ss->by_slot[i - 1]->slot <= ss->by_slot[i - 1]->plan.tail)
+	while (i && atomic_load(&ss->by_slot[i - 1]->lost))
+		i--;
+	if (i && ss->by_slot[i - 1]->slot && rip - ss->by_slot[i - 1]->slot <= ss->by_slot[i - 1]->plan.tail)
 		s = ss->by_slot[i - 1];
 	mutex_unlock(&ss->mu);
 	return s;
@@ -234,7 +236,7 @@ static bool reuse_locked(struct trap_sites *ss, const struct trap_site *s,
 {
 	struct patch_plan old;
 
-	if (!s->slot || !area_exists_locked(ss, s->slot))
+	if (!s->slot || atomic_load(&s->lost) || !area_exists_locked(ss, s->slot))
 		return false;
 	old = s->plan;
 	old.tail = 0;
@@ -325,6 +327,10 @@ static void sites_add_area(struct plat_as *as, uint64_t start)
 	_Static_assert(sizeof(*a) <= PLAT_AREA_HEAP, "what the mm is charged");
 	a->start = start;
 	mutex_lock(&ss->mu);
+	/* Until now threads could be told from what was there where they are. */
+	for (unsigned i = upper(ss->by_slot, ss->nslot, start - 1, true);
+	     i < ss->nslot && ss->by_slot[i]->slot - start < PATCH_AREA_SIZE; i++)
+		atomic_store(&ss->by_slot[i]->lost, true);
 	ss->areas[ss->nareas++] = a;
 	mutex_unlock(&ss->mu);
 }
@@ -466,6 +472,7 @@ static void sites_fork(struct plat_as *child, struct plat_as *parent)
 
 		n->refused = s->refused;
 		n->undone = s->undone;
+		atomic_store(&n->lost, atomic_load(&s->lost));
 		atomic_store(&n->live, atomic_load(&s->live));
 		publish_locked(to, n);
 	}

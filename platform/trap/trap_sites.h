@@ -11,6 +11,7 @@ struct trap_site {
 	struct patch_plan plan; /* (c) */
 	uint64_t slot;          /* (c) 0: refused from the start */
 	_Atomic bool live;      /* (a) its jump is in the text */
+	_Atomic bool lost;      /* (a) its trampoline was unmapped, others may be in that place */
 	bool refused;           /* (m) never again */
 	uint8_t undone;         /* (m) times that it was taken back */
 	unsigned ills;          /* (m) jumps into it that were put right */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/stats.h"
 #include "sentry/mm/mm_priv.h"
 
 #define HOT_MAX    8U
@@ -99,5 +100,6 @@ bool hot_copy(struct mm *mm, struct mm *old, struct vma *ov, uint64_t addr)
 		return false;
 	}
 	pma_insert(mm, addr, addr + PAGE_SIZE, mf, off, PMA_COUNTED);
+	stat_inc(STAT_FAULT_COPIED);
 	return true;
 }

@@ -83,6 +83,14 @@ struct state {
 
 /* ---- errors ---- */
 
+/* Messages go to terminals and into JSON, and may quote what an image or a guest says. */
+static void make_printable(char *msg)
+{
+	for (; *msg; msg++)
+		if (*msg < ' ' || *msg > '~')
+			*msg = '?';
+}
+
 void state_fail(struct state *s, const char *fmt, ...)
 {
 	char msg[512];
@@ -93,6 +101,7 @@ void state_fail(struct state *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(msg, sizeof(msg), fmt, ap);
 	va_end(ap);
+	make_printable(msg);
 	if (s->loading && s->type)
 		s->why = kasprintf("%s (object %u, %s)", msg, s->number, s->type->name);
 	else
@@ -151,15 +160,17 @@ static void put(struct state *s, const void *p, size_t len)
 /* Zeroes once the load has failed, so that nobody acts on what wasn't read. */
 static void take(struct state *s, void *p, size_t len)
 {
-	const void *from = s->why ? NULL : pull_bytes(&s->in, len);
+	const void *from;
 
+	if (len == 0)
+		return; /* @p may be NULL */
+	from = s->why ? NULL : pull_bytes(&s->in, len);
 	if (from) {
 		memcpy(p, from, len);
 		return;
 	}
 	memset(p, 0, len);
-	if (len)
-		state_fail(s, "record too short");
+	state_fail(s, "record too short");
 }
 
 void state_bytes(struct state *s, void *buf, size_t len)

@@ -36,7 +36,8 @@ static void reserve(struct seqbuf *s, size_t n)
 void seq_write(struct seqbuf *s, const void *buf, size_t len)
 {
 	reserve(s, len);
-	memcpy(s->buf + s->len, buf, len);
+	if (len)
+		memcpy(s->buf + s->len, buf, len); /* @buf may be NULL for nothing */
 	s->len += len;
 	s->buf[s->len] = '\0';
 }

@@ -10,6 +10,7 @@ import os
 import pty
 import resource
 import socket
+import subprocess
 import sys
 import termios
 
@@ -182,6 +183,23 @@ def stubs():
                 assert "[vdso]" not in line and "[vvar]" not in line, line
                 # nothing of the launcher's or the sentry's image
                 assert "holdfast" not in line, line
+
+
+@test
+def files_are_only_for_who_enters_from_outside():
+    """podman cp enters the mount namespace of the pid; the sentry and its stubs, in the same one, see nothing of it."""
+    s, _, err = hf("create", "-b", bundle("b3"), "r")
+    assert s == 0, err
+    try:
+        pid = state("r")["pid"]
+        for p in process_tree(pid):
+            assert os.listdir(f"/proc/{p}/root/..") == []
+            with open(f"/proc/{p}/mountinfo") as f:
+                assert f.read() == ""
+        inside = subprocess.run(["nsenter", "-m", "-t", str(pid), "/bin/busybox", "ls", "/", "/proc"], capture_output=True, text=True, timeout=30)
+        assert "busybox" in os.listdir(WORK + "/rootfs/bin") and "etc\n" in inside.stdout and "1\n" in inside.stdout, inside
+    finally:
+        hf("delete", "--force", "r")
 
 
 @test

@@ -231,4 +231,11 @@ def a_damaged_layout_is_refused():
             f.write(bytes([b]))
 
 
+@test
+def the_exported_one_has_noticed_nothing():
+    n = value("e")
+    assert wait_for(lambda: value("e") > n)
+    delete("e")
+
+
 main()

@@ -226,6 +226,37 @@ static void executable_check(void)
 	CHECK(mprotect(p, PAGE, PROT_READ | PROT_EXEC) == 0 && code() == 43);
 }
 
+/* ---- text with calls that are made often, one page of it out of reach when it is saved ---- */
+
+static int (*hot[2])(void);
+
+static void hot_text_setup(void)
+{
+	static const unsigned char getppid_insns[] = { 0xb8, 110,  0,	 0,    0,    0x0f, 0x05, 0x48,
+						       0x3d, 0x01, 0xf0, 0xff, 0xff, 0xc3 };
+
+	for (unsigned i = 0; i < 2; i++) {
+		void *p = map(PAGE, MAP_PRIVATE, -1);
+
+		memcpy(p, getppid_insns, sizeof(getppid_insns));
+		NEED(mprotect(p, PAGE, PROT_READ | PROT_EXEC) == 0);
+		memcpy(&hot[i], &p, sizeof(p));
+		for (int k = 0; k < 200; k++)
+			NEED(hot[i]() == getppid());
+		NEED(i == 0 || mprotect(p, PAGE, PROT_NONE) == 0);
+	}
+}
+
+static void hot_text_check(void)
+{
+	void *p;
+
+	memcpy(&p, &hot[1], sizeof(p));
+	CHECK(mprotect(p, PAGE, PROT_READ | PROT_EXEC) == 0);
+	for (int k = 0; k < 200; k++)
+		CHECK(hot[0]() == getppid() && hot[1]() == getppid());
+}
+
 /* ---- terabytes of nothing with something in it ---- */
 
 static char *sparse;
@@ -346,7 +377,7 @@ int main(int argc, char **argv)
 {
 	static const struct item items[] = {
 		ITEM(anonymous), ITEM(fork_cow), ITEM(shared),  ITEM(private_file), ITEM(executable),
-		ITEM(sparse),	 ITEM(futex),	 ITEM(stacks), ITEM(faults),
+		ITEM(hot_text),	 ITEM(sparse),	 ITEM(futex),  ITEM(stacks),	   ITEM(faults),
 	};
 
 	return guest_main(argc, argv, items, sizeof(items) / sizeof(items[0]));

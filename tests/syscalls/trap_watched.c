@@ -7,12 +7,14 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <setjmp.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <ucontext.h>
 
 #include "tests/syscalls/harness.h"
 
@@ -234,6 +236,42 @@ TEST(a_signal_while_a_call_returns_is_not_lost)
 	}
 }
 
+/* ---- faults ---- */
+
+/* A site that nothing can be done about: it is called behind itself. */
+__asm__(".pushsection .text\nodd: mov $110, %eax\n syscall\n call 1f\n ret\n1: ret\n.popsection");
+long odd(void);
+
+static sigjmp_buf back;
+static unsigned long fault_rip, fault_addr;
+
+static void on_fault(int sig, siginfo_t *si, void *uc_)
+{
+	ucontext_t *uc = uc_;
+
+	(void)sig;
+	fault_rip = (unsigned long)uc->uc_mcontext.gregs[REG_RIP];
+	fault_addr = (unsigned long)si->si_addr;
+	siglongjmp(back, 1);
+}
+
+TEST(a_jump_to_nowhere_is_seen_there)
+{
+	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+	static const unsigned long places[] = { 0, 1, 8, 100 };
+
+	heat();
+	for (int i = 0; i < HOT; i++)
+		CHECK(odd() == getppid());
+	CHECK(sigaction(SIGSEGV, &sa, NULL) == 0);
+	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		fault_rip = ~0UL;
+		if (!sigsetjmp(back, 1))
+			((void (*)(void))places[i])();
+		CHECK(fault_rip == places[i] && fault_addr == places[i]);
+	}
+}
+
 /* ---- advice ---- */
 
 static int in_child(void)
@@ -298,7 +336,29 @@ TEST(children_without_what_is_near)
 	}
 	fclose(f);
 	heat();
-	CHECK(in_child() == 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(in_child() == 0);
+}
+
+TEST(what_is_near_goes_away)
+{
+	for (int round = 0; round < 5; round++) {
+		char line[512];
+		FILE *f;
+
+		heat();
+		f = fopen("/proc/self/maps", "r");
+		CHECK(f != NULL);
+		while (fgets(line, sizeof(line), f)) {
+			unsigned long a, b;
+
+			if (strstr(line, "[holdfast]") && sscanf(line, "%lx-%lx", &a, &b) == 2)
+				CHECK(site(SYS_munmap, (long)a, (long)(b - a), 0) == 0);
+		}
+		fclose(f);
+		heat();
+		CHECK(in_child() == 0);
+	}
 }
 
 TEST_MAIN

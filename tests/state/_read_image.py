@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A second reader of images, written from docs/image-format.md alone: what the document leaves out, this can't read.
 
-    read_image.py DIRECTORY     checks all checksums and prints what is in it
+    python3 _read_image.py DIRECTORY     checks all checksums and prints what is in it
 
 As a module: Image(directory) has `id`, `meta`, `files` (the table of pages), `objects` and `roots`;
 Image.address_space() takes one kind of object apart. Image.write_state() makes a `state` of changed objects, with its
