@@ -78,6 +78,12 @@ def check_head(path, src):
         problem(path, MAX_LINES, f"more than {MAX_LINES} lines: split by concept")
 
 
+def check_mode(full, path, src):
+    """What the test runner starts is executable."""
+    if src.startswith("#!") and not os.access(full, os.X_OK):
+        problem(path, 1, "has an interpreter line, but is not executable")
+
+
 def sources():
     for layer in list(LAYERS) + ["tests", "tools"]:
         for ext in ("c", "h", "S", "py", "sh", "def"):
@@ -92,6 +98,7 @@ def main():
             src = f.read()
         n += 1
         check_head(path, src)
+        check_mode(full, path, src)
         if path.endswith((".c", ".h")):
             check_includes(path, src)
             check_code(path, src)
