@@ -2,6 +2,7 @@
 """Shared by the tests of checkpoints: guests that set something up, are saved, and look afterwards."""
 import os
 import shutil
+import subprocess
 import sys
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -34,13 +35,18 @@ def start(cid, args, name=None, edit=all_rights):
 
 def run_detached(args, out):
     """holdfast with its output in a file that the container keeps."""
-    import subprocess
     err = os.path.join(WORK, "stderr")
     with open(err, "w+b") as e:
         p = subprocess.run([os.environ["HOLDFAST"], "--root", STATE, *args], stdin=subprocess.DEVNULL, stdout=out,
                            stderr=e, timeout=60, check=False)
         e.seek(0)
         return p.returncode, e.read().decode(errors="replace")
+
+
+def debian():
+    """The Debian root file system of the tests."""
+    p = subprocess.run([os.path.join(TOP, "tools/mkrootfs.sh"), "test"], stdout=subprocess.PIPE, check=True, timeout=600)
+    return p.stdout.decode().strip()
 
 
 def guest(name):

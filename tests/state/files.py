@@ -4,11 +4,10 @@
 bind mounts that the host changes meanwhile, and programs on terminals."""
 import os
 import shutil
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from _state import (GUESTS, IMAGE, STATE, TOP, WORK, bundle, busybox_root, checkpoint, clean_up, delete, go, hf,  # noqa: E402,F401
+from _state import (GUESTS, IMAGE, STATE, WORK, bundle, busybox_root, checkpoint, clean_up, debian, delete, go, hf,  # noqa: E402,F401
                     main, restore, run_detached, says, state, test, text, wait_for)
 
 ROOT = os.path.join(WORK, "files-root")
@@ -145,11 +144,6 @@ def changed_image_is_noticed():
     says(out, "DONE")
     assert "Stale file handle" in text(out), text(out)
     delete("b")
-
-
-def debian():
-    p = subprocess.run([os.path.join(TOP, "tools/mkrootfs.sh"), "test"], stdout=subprocess.PIPE, check=True, timeout=600)
-    return p.stdout.decode().strip()
 
 
 @test
