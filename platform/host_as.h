@@ -111,7 +111,7 @@ struct plat_as {
 
 /* trap_pace.c: what the hand-overs of a context cost. */
 struct pace {
-	bool spinning;
+	bool spinning, paid;      /* paid: since this trial began, a window was cheaper */
 	unsigned calls, longs;    /* in this window */
 	unsigned warming;         /* calls of a trial that don't count yet */
 	uint64_t start, left;     /* of the window; when the guest was last left */

@@ -21,12 +21,15 @@
 #include "platform/trap/trap_priv.h"
 
 #define WINDOW       128U
+#define WINDOW_SPIN  1024U       /* while spinning: so long that one preemption doesn't decide */
+#define HICCUP_NS    1000000U    /* what a trial may lose by something that came between */
 #define SPIN_NS      20000U      /* how long a side spins before it sleeps */
 #define LONG_NS      100000U     /* a stay in the guest, or in the sentry, that isn't part of a burst */
 #define LONG_MAX     8U          /* so many of them in one window, and spinning is a waste */
 #define WARM_CALLS   16U         /* of a trial that aren't counted: the two have to get apart first */
-#define WARM_NS      2000000U    /* and how long that may take */
-#define RETRY_MIN_NS 100000000U  /* between trials */
+#define WARM_NS      5000000U    /* and how long that may take */
+#define RETRY_SOON_NS 1000000U   /* to the next trial, after spinning that paid until something came between */
+#define RETRY_MIN_NS 100000000U  /* between trials that failed */
 #define RETRY_MAX_NS 5000000000U
 #define GOOD_NS      200000000U  /* so long a context's finding is believed by new ones */
 
@@ -66,7 +69,11 @@ static void new_window(struct pace *p, uint64_t now)
 static void stop_spinning(struct pace *p, uint64_t now)
 {
 	p->spinning = false;
-	p->gap = MIN(MAX(p->gap * 2, (uint64_t)RETRY_MIN_NS), (uint64_t)RETRY_MAX_NS);
+	if (p->paid)
+		p->gap = RETRY_SOON_NS;
+	else
+		p->gap = MIN(MAX(p->gap * 2, (uint64_t)RETRY_MIN_NS), (uint64_t)RETRY_MAX_NS);
+	p->paid = false;
 	p->retry = now + p->gap;
 	new_window(p, now);
 }
@@ -111,10 +118,10 @@ void pace_enter(struct plat_ctx *ctx, uint64_t now)
 		WRITE_ONCE(ctx->page->spin, spin);
 }
 
-/* After WINDOW calls in a row. */
+/* After a window of calls in a row. */
 static void judge(struct pace *p, uint64_t now)
 {
-	uint64_t cost = (now - p->start) / WINDOW;
+	uint64_t cost = (now - p->start) / p->calls;
 
 	if (!p->spinning) {
 		p->bound_cost = p->bound_cost ? (3 * p->bound_cost + cost) / 4 : cost;
@@ -124,6 +131,7 @@ static void judge(struct pace *p, uint64_t now)
 		return;
 	} else {
 		p->gap = 0;
+		p->paid = true;
 		atomic_store_explicit(&pacing.good, now, memory_order_relaxed);
 	}
 	new_window(p, now);
@@ -145,9 +153,9 @@ void pace_leave(struct plat_ctx *ctx, uint64_t from, uint64_t now)
 	p->calls++;
 	if (now - from > LONG_NS)
 		p->longs++;
-	if (p->spinning && (p->longs >= LONG_MAX ||
-			    (p->calls >= LONG_MAX && now - p->start > 2 * p->calls * p->bound_cost)))
+	if (p->spinning &&
+	    (p->longs >= LONG_MAX || now - p->start > 2 * p->calls * p->bound_cost + HICCUP_NS))
 		stop_spinning(p, now);
-	else if (p->calls >= WINDOW)
+	else if (p->calls >= (p->spinning ? WINDOW_SPIN : WINDOW))
 		judge(p, now);
 }
