@@ -108,10 +108,18 @@ static bool begin(struct task *t, bool loaded)
 	return true;
 }
 
+/* @t can't run on the host any more: its process dies. Not when the task is ending anyway: a sibling in exec,
+ * which ends this one alone, would die of it. */
+static void lost_host(struct task *t)
+{
+	if (!atomic_load(&t->exiting))
+		task_group_exit(t, SIGKILL);
+}
+
 static void ensure_ctx(struct task *t)
 {
 	if (unlikely(!t->ctx) && !begin(t, true))
-		task_group_exit(t, SIGKILL);
+		lost_host(t);
 }
 
 static void set_host_clock(struct task *t)
@@ -297,7 +305,7 @@ static void run_guest(struct task *t)
 		break;
 	case PLAT_DEAD:
 		log_debug("task %d: host process is gone", task_tid(t));
-		task_group_exit(t, SIGKILL);
+		lost_host(t);
 		break;
 	case PLAT_INTERRUPTED:
 		if (unlikely(trap.unpatch))
@@ -335,7 +343,7 @@ void *task_main(void *arg)
 		else if (t->in_syscall)
 			resume_call(t);
 	} else if (!begin(t, false)) {
-		task_group_exit(t, SIGKILL);
+		lost_host(t);
 	}
 	while (!atomic_load(&t->exiting)) {
 		if (needs_attention(t))
