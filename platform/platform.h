@@ -100,7 +100,7 @@ struct plat_patch_ops {
 	bool (*area_window)(struct plat_as *as, uint64_t addr, unsigned i, uint64_t *ret_lo,
 			    uint64_t *ret_hi);
 	void (*add_area)(struct plat_as *as, uint64_t start);
-	/* Installed: the mapping calls have been queued. */
+	/* The trampoline is there, or its mapping is queued; the text's is queued next. */
 	void (*commit)(struct plat_as *as, const struct plat_patch *p);
 	/* A live site whose text or trampoline lies in the range, with its original text; false: none. */
 	bool (*next)(struct plat_as *as, uint64_t start, uint64_t end, struct plat_patch *ret);

@@ -115,6 +115,10 @@ uint64_t sites_resume(struct plat_as *as, uint64_t rip)
 
 	if (!s || rip == s->plan.addr || !atomic_load(&s->live))
 		return rip;
+	/* Another thread's patch may not be in force yet: the trampoline may have no bytes, and the text may be
+	 * either. If it is patched the thread comes back with SIGILL. */
+	if (atomic_load(&as->pending))
+		return rip;
 	off = patch_to_slot(&s->plan, (unsigned)(rip - s->plan.addr));
 	return off < 0 ? rip : s->slot + (unsigned)off;
 }

@@ -151,10 +151,14 @@ static int patch(struct mm *mm, uint64_t addr)
 	if (r < 0)
 		return r;
 	r = put_trampoline(mm, &p);
-	if (r == 0)
-		r = copy_with(mm, vma_find(mm, addr), addr, p.text, PLAT_SITE_LEN);
-	if (r == 0)
-		plat->patch->commit(mm->as, &p);
+	if (r < 0)
+		return r;
+	/* Before the text, which another thread's batch may put in force as soon as it is queued: who meets
+	 * it must find the site live. */
+	plat->patch->commit(mm->as, &p);
+	r = copy_with(mm, vma_find(mm, addr), addr, p.text, PLAT_SITE_LEN);
+	if (r < 0)
+		plat->patch->drop(mm->as, addr, PLAT_DROP_GONE);
 	return r;
 }
 
