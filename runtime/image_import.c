@@ -53,9 +53,8 @@ static int check_about(struct archive_in *a, char **ret_why)
 {
 	char lacking[CPU_NAMES_MAX];
 	AUTO_FREE char *buf = kzalloc(ABOUT_MAX);
-	const char *cpu;
 	uint64_t size;
-	json_t *j;
+	json_t *j, *cpu;
 	int r = 0;
 
 	if (archive_next(a, "about.json", &size, ret_why))
@@ -67,11 +66,11 @@ static int check_about(struct archive_in *a, char **ret_why)
 	if (archive_read(a, buf, (size_t)size, ret_why))
 		return -1;
 	j = json_loadb(buf, (size_t)size, JSON_REJECT_DUPLICATES, NULL);
-	cpu = json_string_value(json_object_get(j, "cpu"));
-	if (json_integer_value(json_object_get(j, "export")) != 1 || !cpu) {
+	cpu = json_object_get(j, "cpu");
+	if (json_integer_value(json_object_get(j, "export")) != 1 || !image_meta_plain(cpu)) {
 		*ret_why = kstrdup("it is of a format that this holdfast does not read");
 		r = -1;
-	} else if (cpu_lacking(cpu, lacking, sizeof(lacking))) {
+	} else if (cpu_lacking(json_string_value(cpu), lacking, sizeof(lacking))) {
 		*ret_why = kasprintf("this CPU lacks what its programs may be using: %s", lacking);
 		r = -1;
 	}

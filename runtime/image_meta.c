@@ -104,8 +104,7 @@ static bool parse_parents(struct image_meta *m)
 	return true;
 }
 
-/* What messages quote: plain ASCII, so that an image can't write to anybody's terminal. */
-static bool plain(const json_t *v)
+bool image_meta_plain(const json_t *v)
 {
 	const char *s = json_string_value(v);
 
@@ -122,7 +121,8 @@ static bool parse_fields(struct image_meta *m)
 
 	json_t *overlay = json_object_get(m->json, "overlay");
 
-	if (!purpose || !sum || !plain(json_object_get(m->json, "cpu")) || (overlay && !plain(overlay)) ||
+	if (!purpose || !sum || !image_meta_plain(json_object_get(m->json, "cpu")) ||
+	    (overlay && !image_meta_plain(overlay)) ||
 	    !json_is_string(json_object_get(m->json, "holdfast")) ||
 	    !json_is_array(json_object_get(m->json, "attach")) ||
 	    json_integer_value(json_object_get(pages, "bytes")) < 0)

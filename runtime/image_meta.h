@@ -29,6 +29,8 @@ json_t *image_meta_make(const struct boot *boot, enum state_purpose purpose, con
 /* NULL with *ret_why (heap): it isn't one. */
 struct image_meta *image_meta_parse(const struct image_section *s, char **ret_why);
 void image_meta_free(struct image_meta *m);
+/* Is @v a string of plain ASCII? What messages quote must be, so that an image can't write to anybody's terminal. */
+bool image_meta_plain(const json_t *v);
 DEFINE_AUTO(struct image_meta, image_meta_free)
 /* Can a sandbox that is booted with @b go on from it, on this machine? 0, or -1 with *ret_why (heap). */
 int image_meta_check(const struct image_meta *m, const struct boot *b, char **ret_why);

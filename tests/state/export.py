@@ -197,6 +197,15 @@ def a_cpu_that_has_more_is_named():
 
 
 @test
+def a_name_does_not_reach_the_terminal():
+    def cpu(b):
+        at = b.index(b'"cpu":"') + 7
+        b[at:at + 8] = b"\\u001b[2J"[:8]
+    recompressed(cpu)
+    refused("a format that this holdfast does not read")
+
+
+@test
 def a_layout_is_what_skopeo_copies():
     ok("export", "--oci", LAYOUT, "e", "second")
     src = LAYOUT
