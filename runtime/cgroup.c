@@ -9,10 +9,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -256,17 +259,29 @@ int cgroup_set(const struct cgroup *g, const json_t *resources, char **ret_why)
 	return g->v2 ? cgroup_v2_set(g, resources, ret_why) : cgroup_v1_set(g, resources, ret_why);
 }
 
-int cgroup_enter(const struct cgroup *g, pid_t pid, char **ret_why)
+/* ---- entering ----
+ *
+ * Moving a process waits for a grace period of the host's kernel, 6 to 20 ms, because it might be forking in another
+ * thread meanwhile. Two ways don't: a thread that moves itself alone (v1's `tasks`; v2 refuses that between
+ * groups with processes), and a process that is born there (v2).
+ */
+
+/* Hybrid hosts: the extra v2 hierarchy limits nothing, so it may fail. */
+static bool is_needed(const struct cgroup *g, const char *controller)
 {
-	AUTO_FREE char *text = kasprintf("%d", pid ? pid : getpid());
+	return g->v2 || controller[0];
+}
+
+static int move_process(const struct cgroup *g, pid_t pid, char **ret_why)
+{
+	AUTO_FREE char *text = kasprintf("%d", pid);
 	const char *key;
 	json_t *v;
 
 	json_object_foreach(g->dirs, key, v) {
 		int r = cgroup_write(json_string_value(v), "cgroup.procs", text);
 
-		/* hybrid hosts: the extra v2 hierarchy limits nothing */
-		if (!r || (!key[0] && !g->v2))
+		if (!r || !is_needed(g, key))
 			continue;
 		*ret_why = kasprintf("cannot enter cgroup %s: %s", json_string_value(v), errno_text(-r));
 		return -1;
@@ -274,12 +289,71 @@ int cgroup_enter(const struct cgroup *g, pid_t pid, char **ret_why)
 	return 0;
 }
 
-void cgroup_join(struct statedir *s, pid_t pid)
+/* The calling thread enters those of v1; false when it couldn't. */
+static bool move_thread(const struct cgroup *g)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(g->dirs, key, v)
+		if (key[0] && !g->v2 && cgroup_write(json_string_value(v), "tasks", "0"))
+			return false;
+	return true;
+}
+
+/* fork(2) into v2 group @dir (or NULL); *ret_in: is the child there? */
+static pid_t clone_into(const char *dir, unsigned long flags, bool *ret_in)
+{
+	AUTO_CLOSE int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	struct clone_args args = { .flags = flags | CLONE_INTO_CGROUP,
+				   .exit_signal = SIGCHLD,
+				   .cgroup = (unsigned)fd };
+	pid_t pid = fd < 0 ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+
+	*ret_in = !dir || pid >= 0;
+	if (pid >= 0)
+		return pid;
+	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+pid_t cgroup_fork(const struct cgroup *g, unsigned long flags, char **ret_why)
+{
+	int p[2];
+	bool in;
+	char moved = 0;
+	pid_t pid;
+
+	if (pipe2(p, O_CLOEXEC)) {
+		*ret_why = kasprintf("pipe: %s", errno_text(errno));
+		return -1;
+	}
+	AUTO_CLOSE int from_child = p[0];
+	AUTO_CLOSE int to_parent = p[1];
+	pid = clone_into(g ? cgroup_dir(g, "") : NULL, flags, &in);
+	if (pid < 0)
+		*ret_why = kasprintf("cannot make a process: %s", errno_text(errno));
+	if (pid == 0) {
+		moved = !g || move_thread(g);
+		(void)!write(to_parent, &moved, 1); /* unheard, we are moved */
+	}
+	if (pid <= 0)
+		return pid;
+	close(steal_fd(&to_parent));
+	if (read(from_child, &moved, 1) == 1 && moved && in)
+		return pid;
+	if (!g || !move_process(g, pid, ret_why))
+		return pid;
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
+	return -1;
+}
+
+void cgroup_join(struct statedir *s)
 {
 	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
 	AUTO_FREE char *why = NULL;
 
-	if (cgroup_enter(g, pid, &why))
+	if ((cgroup_dir(g, "") || !move_thread(g)) && move_process(g, getpid(), &why))
 		log_warn("%s", why);
 }
 

@@ -32,10 +32,13 @@ struct cgroup *cgroup_open(struct statedir *s);
 void cgroup_close(struct cgroup *g);
 DEFINE_AUTO(struct cgroup, cgroup_close)
 
-/* Moves a process (0: the caller) there. 0 or -1 with *ret_why. */
-int cgroup_enter(const struct cgroup *g, pid_t pid, char **ret_why);
-/* Process @pid (0: the caller) joins container @s's groups; where it can't it stays outside. */
-void cgroup_join(struct statedir *s, pid_t pid);
+/*
+ * fork(2), with @flags as clone(2) has them; the child is there from its first instruction. @g: or NULL. The
+ * caller has no other thread. Returns as fork(2), or -1 with *ret_why.
+ */
+pid_t cgroup_fork(const struct cgroup *g, unsigned long flags, char **ret_why);
+/* The caller, which has no other thread, joins container @s's groups; where it can't it stays outside. */
+void cgroup_join(struct statedir *s);
 /* Sets what @resources (linux.resources) says and leaves the rest. 0 or -1 with *ret_why. */
 int cgroup_set(const struct cgroup *g, const json_t *resources, char **ret_why);
 /* Ends what is left in the container's own groups, and removes them. 0 or -errno. */

@@ -238,20 +238,21 @@ static int tell_pid(pid_t pid)
  */
 static int leave_waiter(struct statedir *s, int sock, struct attach *a)
 {
+	AUTO(cgroup_close) struct cgroup *g = cgroup_open(s);
+	AUTO_FREE char *why = NULL;
 	int status;
 	pid_t pid;
 
 	if (!a)
 		client_block_signals();
 	fflush(NULL);
-	pid = fork();
+	pid = cgroup_fork(g, 0, &why);
 	if (pid < 0)
-		return cli_fail("cannot fork: %s", errno_text(errno)), 255;
+		return cli_fail("%s", why), 255;
 	if (pid == 0) {
 		leave_caller(a);
 		_exit(follow(sock, a));
 	}
-	cgroup_join(s, pid); /* before anybody learns of it */
 	if (tell_pid(pid)) {
 		(void)kill(pid, SIGKILL); /* and the process with it */
 		return 255;

@@ -159,7 +159,7 @@ static void leave_relay(struct statedir *s, struct boot_request *b)
 	if (fork() != 0)
 		return; /* when there is no process for it, the caller finds a dead terminal */
 	close(b->console_fd);
-	cgroup_join(s, 0);
+	cgroup_join(s);
 	attach_adopt(b->relay);
 	sock = control_connect(s->fd);
 	req = json_pack("{s:s}", "op", "wait");

@@ -95,7 +95,7 @@ void keeper_start(struct statedir *s, const struct spec *spec)
 		log_warn("no keeper for %s: %s", s->id, strerror(errno));
 	if (pid != 0)
 		return;
-	cgroup_join(s, 0);
+	cgroup_join(s);
 	become_keeper(s);
 }
 

@@ -170,12 +170,6 @@ static int collect_attaches(const struct launch *l, struct attach_set *a, char *
 
 /* ---- processes ---- */
 
-/* fork with namespace flags. The child runs in a copy of the launcher, as after fork(2). */
-static pid_t clone_process(unsigned long flags)
-{
-	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
-}
-
 static int move_fd(int fd, int to)
 {
 	if (fd == to)
@@ -321,14 +315,15 @@ static pid_t spawn_role(const struct launch *l, const struct spawn *s, char **re
 	}
 	AUTO_CLOSE int theirs = go[0];
 	AUTO_CLOSE int ours = go[1];
-	pid = clone_process(s->ns);
+	pid = cgroup_fork(l->cgroup, s->ns, ret_why);
 	if (pid == 0) {
 		close(steal_fd(&ours));
 		become_role(l, s, theirs);
 	}
 	if (pid < 0) {
-		*ret_why = kasprintf("cannot create namespaces for the sandbox: %s%s",
-				     errno_text(errno),
+		AUTO_FREE char *why = *ret_why;
+
+		*ret_why = kasprintf("cannot create namespaces for the sandbox: %s%s", why,
 				     geteuid() ? " (may users make user namespaces here?)" : "");
 		return -1;
 	}
@@ -336,8 +331,6 @@ static pid_t spawn_role(const struct launch *l, const struct spawn *s, char **re
 	r = s->ns & CLONE_NEWUSER ? map_ids(pid, s->uid, s->gid) : 0;
 	if (r)
 		*ret_why = kasprintf("cannot map ids of the sandbox: %s", errno_text(-r));
-	else if (l->cgroup && cgroup_enter(l->cgroup, pid, ret_why))
-		; /* it has said why */
 	else if (write(ours, "g", 1) != 1)
 		*ret_why = kstrdup("the sandbox died at its start");
 	if (*ret_why) {

@@ -95,16 +95,9 @@ static pid_t leave_waiter(const struct launch *l, char **ret_why)
 		return -1;
 	}
 	fflush(NULL);
-	pid = fork();
+	pid = cgroup_fork(l->cgroup, 0, ret_why);
 	if (pid == 0)
 		wait_for_end(l, sock, netns);
-	if (pid < 0)
-		*ret_why = kasprintf("cannot fork: %s", errno_text(errno));
-	else if (l->cgroup && cgroup_enter(l->cgroup, pid, ret_why)) {
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
-		return -1;
-	}
 	return pid;
 }
 

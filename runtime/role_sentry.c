@@ -23,9 +23,11 @@
 #include "runtime/roles.h"
 #include "sentry/init.h"
 #include "sentry/fs/gofer/client.h"
+#include "sentry/kernel/fp_state.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/mm/mfile.h"
 #include "sentry/mm/safecopy.h"
+#include "sentry/time/clock.h"
 #include "syscalls/sys.h"
 
 #define MALLOC_ARENAS 4
@@ -191,6 +193,9 @@ int role_sentry(bool debug)
 	json_t *reply;
 
 	log_init(ROLE_LOG_FD, LOG_JSON, debug ? LOG_DEBUG : LOG_WARN, "sentry");
+	/* While the launcher makes the gofer: */
+	clock_begin();
+	fp_state_prepare();
 	block_signals(b);
 	limit_arenas();
 	if (receive_boot(b, &why) && !debug && json_is_true(json_object_get(b->json, "strace")))

@@ -11,12 +11,12 @@
  */
 #include "sentry/kernel/fp_state.h"
 
-#include <cpuid.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cpuid.h"
 #include "platform/regs.h"
 #include "sentry/state/state.h"
 
@@ -29,12 +29,10 @@
 
 /* ---- features ---- */
 
-enum reg { EAX, EBX, ECX, EDX };
-
 static const struct feature {
 	const char *name;
 	uint32_t leaf, sub;
-	enum reg reg;
+	enum cpuid_reg reg;
 	unsigned bit;
 } features[] = {
 	{ "sse3", 1, 0, ECX, 0 },          { "pclmulqdq", 1, 0, ECX, 1 },
@@ -70,10 +68,7 @@ static const struct feature {
 
 static bool cpu_has(const struct feature *f)
 {
-	uint32_t r[4];
-
-	return __get_cpuid_count(f->leaf, f->sub, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) &&
-	       (r[f->reg] & (1u << f->bit));
+	return cpuid_bit(f->leaf, f->sub, f->reg, f->bit);
 }
 
 /* ---- components ---- */
@@ -88,18 +83,18 @@ static struct {
 
 static void ask_components(void)
 {
-	uint32_t a, b, c, d, mask;
+	uint32_t all[4], r[4];
 
 	cpu.area = LEGACY_SIZE;
-	if (!__get_cpuid_count(0xd, 0, &mask, &b, &c, &d))
+	if (!cpuid(0xd, 0, all))
 		return;
-	if (b <= FPSTATE_MAX)
-		cpu.area = b;
+	if (all[EBX] <= FPSTATE_MAX)
+		cpu.area = all[EBX];
 	for (unsigned i = 2; i < XSTATE_MAX; i++) {
-		if (!(mask & (1u << i)) || !__get_cpuid_count(0xd, i, &a, &b, &c, &d) || b + a > FPSTATE_MAX)
+		if (!(all[EAX] & (1u << i)) || !cpuid(0xd, i, r) || r[EAX] + r[EBX] > FPSTATE_MAX)
 			continue;
-		cpu.size[i] = a;
-		cpu.off[i] = b;
+		cpu.size[i] = r[EAX];
+		cpu.off[i] = r[EBX];
 	}
 }
 

@@ -12,13 +12,13 @@
  * (struct fpx_sw_bytes). On return everything is hostile: the frame is copied in once, cs, ss and the system flags
  * are ours, and the CPU state goes through the platform, which refuses what the CPU would.
  */
-#include <cpuid.h>
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/cpuid.h"
 #include "base/err.h"
 #include "sentry/kernel/signal_priv.h"
 #include "sentry/mm/usermem.h"
@@ -41,6 +41,7 @@
 #define SW_BYTES_OFFSET 464u
 #define RED_ZONE 128u
 #define XFEATURE_FPSSE 3u
+#define OSXSAVE_BIT 27 /* of CPUID leaf 1, ecx */
 
 /* Flags that a frame may set: AC OF DF TF SF ZF AF PF CF RF. */
 #define FIX_EFLAGS 0x50dd5ULL
@@ -84,12 +85,11 @@ static uint64_t cpu_xfeatures(void)
 	static _Atomic uint64_t cached = UINT64_MAX;
 	uint64_t ret = atomic_load_explicit(&cached, memory_order_relaxed);
 	uint32_t lo, hi;
-	unsigned a, b, c, d;
 
 	if (ret != UINT64_MAX)
 		return ret;
 	ret = 0;
-	if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {
+	if (cpuid_bit(1, 0, ECX, OSXSAVE_BIT)) {
 		__asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
 		ret = (uint64_t)hi << 32 | lo;
 	}
@@ -103,14 +103,13 @@ uint32_t signal_frame_fp_size(void)
 {
 	static _Atomic uint32_t cached;
 	uint32_t size = atomic_load_explicit(&cached, memory_order_relaxed);
-	unsigned a, b, c, d;
+	uint32_t r[4];
 
 	if (size)
 		return size;
 	size = FXSAVE_SIZE;
-	if (cpu_xfeatures() && __get_cpuid_count(0xd, 0, &a, &b, &c, &d) && b > size &&
-	    b <= FPSTATE_MAX)
-		size = b;
+	if (cpu_xfeatures() && cpuid(0xd, 0, r) && r[EBX] > size && r[EBX] <= FPSTATE_MAX)
+		size = r[EBX];
 	atomic_store_explicit(&cached, size, memory_order_relaxed);
 	return size;
 }

@@ -4,18 +4,18 @@
  * instructions. Names are those of /proc/cpuinfo. Guests execute cpuid natively, so what the CPU has is
  * what they have seen; what the host's kernel didn't enable (XCR0) they can't use.
  */
-#include <cpuid.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/cpuid.h"
 #include "sentry/state/image.h"
-
-enum { EAX, EBX, ECX, EDX };
 
 static const struct feature {
 	const char *name;
-	unsigned leaf, sub, reg, bit;
+	uint32_t leaf, sub;
+	enum cpuid_reg reg;
+	unsigned bit;
 } features[] = {
 	{ "fpu", 1, 0, EDX, 0 },         { "cx8", 1, 0, EDX, 8 },
 	{ "cmov", 1, 0, EDX, 15 },       { "mmx", 1, 0, EDX, 23 },
@@ -53,10 +53,7 @@ static const struct feature {
 
 static bool have(const struct feature *f)
 {
-	unsigned r[4] = { 0 };
-
-	return __get_cpuid_count(f->leaf, f->sub, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) &&
-	       (r[f->reg] >> f->bit & 1);
+	return cpuid_bit(f->leaf, f->sub, f->reg, f->bit);
 }
 
 static void append(char *buf, size_t size, const char *name, size_t len)

@@ -21,11 +21,11 @@
  */
 #include "sentry/time/clock.h"
 
-#include <cpuid.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/cpuid.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -93,9 +93,7 @@ static struct sample take_sample(void)
 
 static bool tsc_is_invariant(void)
 {
-	unsigned a, b, c, d;
-
-	return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8));
+	return cpuid_bit(0x80000007, 0, EDX, 8);
 }
 
 /* mult and shift for @hz * (1 + tilt_num/tilt_den), such that max_delta * mult fits. */
@@ -200,24 +198,36 @@ static void read_clock(struct vvar_time *ret)
 	read_host(ret);
 }
 
+void clock_begin(void)
+{
+	if (tsc_is_invariant())
+		clk.first = take_sample();
+}
+
 /* Measures the TSC's rate; false when it is no clock. */
 static bool calibrate(struct vvar *v)
 {
-	struct timespec nap = { .tv_nsec = CALIBRATE_NS };
 	struct sample a, b;
+	int64_t left;
 	double hz;
 
 	if (!tsc_is_invariant())
 		return false;
-	a = take_sample();
-	nanosleep(&nap, NULL); /* host: nanosleep */
+	if (!clk.first.tsc)
+		clock_begin();
+	a = clk.first;
+	left = a.host_ns + CALIBRATE_NS - host_clock(CLOCK_MONOTONIC);
+	if (left > 0) {
+		struct timespec nap = { .tv_nsec = left };
+
+		nanosleep(&nap, NULL); /* host: clock_nanosleep */
+	}
 	b = take_sample();
 	if (b.host_ns <= a.host_ns || b.tsc <= a.tsc)
 		return false;
 	hz = (double)(b.tsc - a.tsc) / (double)(b.host_ns - a.host_ns) * 1e9;
 	if (hz < (double)MIN_HZ || hz > (double)MAX_HZ)
 		return false;
-	clk.first = a;
 	clk.expire_ns = EXPIRE_FIRST_NS;
 	v->tsc_base = b.tsc;
 	v->mono_base_ns = b.host_ns - clk.host_base_ns;

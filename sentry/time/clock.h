@@ -16,6 +16,8 @@
 struct task;
 struct mfile;
 
+/* Begins to measure the TSC: what passes until clock_init() needn't be waited for. Optional. */
+void clock_begin(void);
 void clock_init(void);
 int64_t clock_monotonic_ns(void);
 int64_t clock_realtime_ns(void);

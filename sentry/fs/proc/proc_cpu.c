@@ -3,16 +3,14 @@
  * /proc/cpuinfo, from CPUID. Guest code runs natively, so what the CPU says is what the guest gets; the
  * flags list has the names that programs look for, in Linux's spelling, for bits that are set.
  */
-#include <cpuid.h>
 #include <string.h>
 
+#include "base/cpuid.h"
 #include "sentry/fs/proc/proc_priv.h"
-
-enum cpu_reg { EAX, EBX, ECX, EDX };
 
 static const struct {
 	uint32_t leaf, sub;
-	enum cpu_reg reg;
+	enum cpuid_reg reg;
 	unsigned bit;
 	const char *name;
 } flags[] = {
@@ -54,20 +52,12 @@ static const struct {
 	{ 7, 0, EDX, 24, "amx_tile" }, { 7, 0, EDX, 25, "amx_int8" },
 };
 
-static bool cpuid_leaf(uint32_t leaf, uint32_t sub, uint32_t r[4])
-{
-	return __get_cpuid_count(leaf, sub, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) != 0;
-}
-
 static void show_flags(struct seqbuf *out)
 {
 	seq_printf(out, "flags\t\t:");
-	for (unsigned i = 0; i < ARRAY_SIZE(flags); i++) {
-		uint32_t r[4];
-
-		if (cpuid_leaf(flags[i].leaf, flags[i].sub, r) && (r[flags[i].reg] >> flags[i].bit & 1))
+	for (unsigned i = 0; i < ARRAY_SIZE(flags); i++)
+		if (cpuid_bit(flags[i].leaf, flags[i].sub, flags[i].reg, flags[i].bit))
 			seq_printf(out, " %s", flags[i].name);
-	}
 	seq_putc(out, '\n');
 }
 
@@ -75,7 +65,7 @@ static void vendor_string(char out[13])
 {
 	uint32_t r[4] = { 0 };
 
-	cpuid_leaf(0, 0, r);
+	cpuid(0, 0, r);
 	memcpy(out, &r[EBX], 4);
 	memcpy(out + 4, &r[EDX], 4);
 	memcpy(out + 8, &r[ECX], 4);
@@ -88,7 +78,7 @@ static void brand_string(char out[49])
 	for (uint32_t i = 0; i < 3; i++) {
 		uint32_t r[4];
 
-		if (!cpuid_leaf(0x80000002 + i, 0, r))
+		if (!cpuid(0x80000002 + i, 0, r))
 			break;
 		memcpy(out + 16 * i, r, 16);
 	}
@@ -102,7 +92,7 @@ static void address_sizes(unsigned *phys, unsigned *virt)
 
 	*phys = 36;
 	*virt = 48;
-	if (cpuid_leaf(0x80000008, 0, r)) {
+	if (cpuid(0x80000008, 0, r)) {
 		*phys = r[EAX] & 0xff;
 		*virt = r[EAX] >> 8 & 0xff;
 	}
@@ -119,9 +109,9 @@ static void get_model(struct cpu_model *m)
 
 	vendor_string(m->vendor);
 	brand_string(m->brand);
-	cpuid_leaf(0, 0, r);
+	cpuid(0, 0, r);
 	m->level = r[EAX];
-	cpuid_leaf(1, 0, r);
+	cpuid(1, 0, r);
 	m->family = r[EAX] >> 8 & 0xf;
 	m->model = r[EAX] >> 4 & 0xf;
 	m->stepping = r[EAX] & 0xf;
