@@ -19,6 +19,7 @@
 #include "runtime/cli.h"
 #include "runtime/cmd_run.h"
 #include "runtime/control.h"
+#include "runtime/guest_snapshots.h"
 #include "runtime/hooks.h"
 #include "runtime/image_store.h"
 #include "runtime/keeper.h"
@@ -33,7 +34,7 @@
 static struct {
 	const char *bundle, *pid_file, *pidfd_socket, *console_socket, *overlay;
 	bool detach, no_pivot, no_new_keyring, keep, no_subreaper;
-	unsigned preserve_fds, idle_suspend, checkpoint_every;
+	unsigned preserve_fds, idle_suspend, checkpoint_every, guest_snapshots;
 } o;
 
 static const struct opt create_opts[] = {
@@ -48,6 +49,8 @@ static const struct opt create_opts[] = {
 	{ "idle-suspend", 0, OPT_UINT, &o.idle_suspend, "SECONDS", "suspend it when it is idle for so long" },
 	{ "checkpoint-every", 0, OPT_UINT, &o.checkpoint_every, "SECONDS",
 	  "keep an image that is no older, to `wake` it from after a crash" },
+	{ "guest-snapshots", 0, OPT_UINT, &o.guest_snapshots, "N",
+	  "let root inside ask for snapshots, of which N are kept" },
 	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
 	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
 	{ 0 },
@@ -67,6 +70,8 @@ static const struct opt run_opts[] = {
 	{ "idle-suspend", 0, OPT_UINT, &o.idle_suspend, "SECONDS", "suspend it when it is idle for so long" },
 	{ "checkpoint-every", 0, OPT_UINT, &o.checkpoint_every, "SECONDS",
 	  "keep an image that is no older, to `wake` it from after a crash" },
+	{ "guest-snapshots", 0, OPT_UINT, &o.guest_snapshots, "N",
+	  "let root inside ask for snapshots, of which N are kept" },
 	{ "no-pivot", 0, OPT_FLAG, &o.no_pivot, NULL, "accepted for compatibility" },
 	{ "no-new-keyring", 0, OPT_FLAG, &o.no_new_keyring, NULL, "accepted for compatibility" },
 	{ "no-subreaper", 0, OPT_FLAG, &o.no_subreaper, NULL, "accepted for compatibility" },
@@ -298,6 +303,7 @@ static int prepare(const char *id, struct boot_request *b, enum overlay_mode ove
 	warn_of(b->spec);
 	keeper_option(b->spec, IDLE_ANNOTATION, o.idle_suspend);
 	keeper_option(b->spec, EVERY_ANNOTATION, o.checkpoint_every);
+	keeper_option(b->spec, GUEST_SNAPSHOTS_ANNOTATION, o.guest_snapshots);
 	if (keeper_check(b->spec))
 		return cli_fail("annotation %s", keeper_check(b->spec));
 	pod_size_sandbox(b->spec);

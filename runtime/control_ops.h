@@ -36,6 +36,13 @@ void control_activity(struct control_request *r);
 /* control_save.c: images and branches. */
 void control_save(struct control_request *r);
 
+/* control_snapshots.c: guests' own requests for snapshots. */
+void control_snapshots(struct control_request *r);
+/* They may ask from now on; once, before anything runs. */
+void control_snapshots_allow(void);
+/* The container has stopped. */
+void control_snapshots_end(void);
+
 /* control_pause.c */
 void control_pause(struct control_request *r);
 void control_resume(struct control_request *r);

@@ -361,6 +361,7 @@ static const struct control_op {
 	{ "limits", control_limits },
 	{ "stats", control_stats },
 	{ "create", control_create },
+	{ "snapshots", control_snapshots },
 };
 
 static void serve_request(struct control_request *r)
@@ -496,6 +497,7 @@ void control_serve(struct container *c)
 	while (!c->stopped)
 		cond_wait(&c->changed, &c->mu);
 	mutex_unlock(&c->mu);
+	control_snapshots_end();
 	end = monotonic_ns() + GRACE_NS;
 	mutex_lock(&conns.mu);
 	while (conns.n && cond_wait_until(&conns.idle, &conns.mu, end))

@@ -8,6 +8,8 @@
  * a sandbox is suspended after one to two intervals without a task having run. An image is made at most once
  * in --checkpoint-every, and only if a task has run since the last one.
  *
+ * It serves what guests ask for in /proc/holdfast/snapshot as well, if they may (guest_snapshots.c).
+ *
  * Its own process, and not a thread of the sentry: a confined sentry can't make files, end itself cleanly and
  * remove what is left of it. Started with exec, so that it keeps nothing of its parent but the log.
  *
@@ -29,13 +31,14 @@
 #include "base/log.h"
 #include "runtime/cgroup.h"
 #include "runtime/cli.h"
+#include "runtime/guest_snapshots.h"
 #include "runtime/image_store.h"
 #include "runtime/park.h"
 
 #define SECONDS_MAX 1000000u
 
 /* 0: not asked for; -1: no such number. */
-static long seconds_of(const json_t *annotations, const char *name)
+static long number_of(const json_t *annotations, const char *name, unsigned long max)
 {
 	const char *v = json_string_value(json_object_get(annotations, name));
 	char *end = NULL;
@@ -43,14 +46,19 @@ static long seconds_of(const json_t *annotations, const char *name)
 
 	if (!v)
 		return 0;
-	return *v < '0' || *v > '9' || *end || n > SECONDS_MAX ? -1 : (long)n;
+	return *v < '0' || *v > '9' || *end || n > max ? -1 : (long)n;
 }
 
-void keeper_option(struct spec *spec, const char *annotation, unsigned seconds)
+static long seconds_of(const json_t *annotations, const char *name)
 {
-	AUTO_FREE char *text = kasprintf("%u", seconds);
+	return number_of(annotations, name, SECONDS_MAX);
+}
 
-	if (!seconds)
+void keeper_option(struct spec *spec, const char *annotation, unsigned number)
+{
+	AUTO_FREE char *text = kasprintf("%u", number);
+
+	if (!number)
 		return;
 	if (!spec->annotations) {
 		json_object_set_new(spec->json, "annotations", json_object());
@@ -65,6 +73,8 @@ const char *keeper_check(const struct spec *spec)
 		return IDLE_ANNOTATION " is no number of seconds";
 	if (seconds_of(spec->annotations, EVERY_ANNOTATION) < 0)
 		return EVERY_ANNOTATION " is no number of seconds";
+	if (number_of(spec->annotations, GUEST_SNAPSHOTS_ANNOTATION, GUEST_SNAPSHOTS_MAX) < 0)
+		return GUEST_SNAPSHOTS_ANNOTATION " is no number, or too large";
 	return NULL;
 }
 
@@ -88,7 +98,8 @@ void keeper_start(struct statedir *s, const struct spec *spec)
 	pid_t pid;
 
 	if (seconds_of(spec->annotations, IDLE_ANNOTATION) <= 0 &&
-	    seconds_of(spec->annotations, EVERY_ANNOTATION) <= 0)
+	    seconds_of(spec->annotations, EVERY_ANNOTATION) <= 0 &&
+	    number_of(spec->annotations, GUEST_SNAPSHOTS_ANNOTATION, GUEST_SNAPSHOTS_MAX) <= 0)
 		return;
 	pid = fork();
 	if (pid < 0)
@@ -104,6 +115,8 @@ void keeper_start(struct statedir *s, const struct spec *spec)
 struct keeper {
 	struct statedir *s;
 	int pidfd;          /* the sentry's */
+	int guests;         /* connection on which guests' requests come; -1: none */
+	long max_guest;     /* how many snapshots they may have */
 	long idle, every;   /* seconds; 0: no */
 	int64_t idle_at, every_at; /* when to look next */
 	json_t *seen, *saved; /* answers: at the last look, at the last image; or NULL */
@@ -195,16 +208,22 @@ static int until(int64_t at)
 static void watch(struct keeper *k)
 {
 	for (;;) {
-		struct pollfd p = { .fd = k->pidfd, .events = POLLIN };
-		int64_t next = k->idle && (!k->every || k->idle_at < k->every_at) ? k->idle_at : k->every_at;
+		struct pollfd p[2] = { { .fd = k->pidfd, .events = POLLIN },
+				       { .fd = k->guests, .events = POLLIN } };
+		int64_t next = MIN(k->idle_at, k->every_at);
 
-		if (poll(&p, 1, until(next)) > 0)
+		(void)poll(p, 2, next == INT64_MAX ? -1 : until(next)); /* interrupted: looks again */
+		if (p[0].revents)
 			return;
-		if (k->every && now_ms() >= k->every_at) {
+		if (p[1].revents && guest_snapshots_serve(k->s, k->guests, k->max_guest)) {
+			close(k->guests);
+			k->guests = -1;
+		}
+		if (now_ms() >= k->every_at) {
 			keep_image(k);
 			k->every_at = now_ms() + k->every * 1000;
 		}
-		if (k->idle && now_ms() >= k->idle_at) {
+		if (now_ms() >= k->idle_at) {
 			if (look_if_idle(k))
 				return;
 			k->idle_at = now_ms() + k->idle * 1000;
@@ -225,14 +244,16 @@ static int keep(int argc, char **argv)
 	annotations = json_object_get(saved, "annotations");
 	k.idle = seconds_of(annotations, IDLE_ANNOTATION);
 	k.every = seconds_of(annotations, EVERY_ANNOTATION);
+	k.max_guest = number_of(annotations, GUEST_SNAPSHOTS_ANNOTATION, GUEST_SNAPSHOTS_MAX);
 	json_decref(saved);
 	k.pidfd = cli_open_sentry(s);
 	if (k.pidfd < 0)
 		return cli_fail("container not running");
-	if (k.idle <= 0 && k.every <= 0)
+	if (k.idle <= 0 && k.every <= 0 && k.max_guest <= 0)
 		return cli_fail("container %s asks for no keeper", s->id);
-	k.idle_at = now_ms() + k.idle * 1000;
-	k.every_at = now_ms() + k.every * 1000;
+	k.idle_at = k.idle > 0 ? now_ms() + k.idle * 1000 : INT64_MAX;
+	k.every_at = k.every > 0 ? now_ms() + k.every * 1000 : INT64_MAX;
+	k.guests = k.max_guest > 0 ? guest_snapshots_connect(s) : -1;
 	watch(&k);
 	json_decref(k.seen);
 	json_decref(k.saved);
@@ -245,11 +266,12 @@ static const struct opt no_opts[] = { { 0 } };
 const struct command cmd_keep = {
 	.name = "keep",
 	.synopsis = "ID",
-	.summary = "what --idle-suspend and --checkpoint-every leave running beside a container",
+	.summary = "what --idle-suspend, --checkpoint-every, --guest-snapshots leave running beside a container",
 	.details =
 		"  Suspends container ID when it is idle and keeps a recent image of it, as the annotations\n"
-		"  " IDLE_ANNOTATION " and " EVERY_ANNOTATION " say. `run`, `create`\n"
-		"  and `wake` start it by themselves; it ends with the container's processes.",
+		"  " IDLE_ANNOTATION " and " EVERY_ANNOTATION " say, and makes the\n"
+		"  snapshots that its guests ask for, as " GUEST_SNAPSHOTS_ANNOTATION " allows.\n"
+		"  `run`, `create` and `wake` start it by themselves; it ends with the container's processes.",
 	.opts = no_opts,
 	.min_args = 1,
 	.max_args = 1,

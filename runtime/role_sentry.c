@@ -16,6 +16,8 @@
 #include "platform/platform.h"
 #include "runtime/container.h"
 #include "runtime/control.h"
+#include "runtime/control_ops.h"
+#include "runtime/guest_snapshots.h"
 #include "runtime/isolate.h"
 #include "runtime/launch.h"
 #include "runtime/oom_event.h"
@@ -144,6 +146,8 @@ static int start(struct boot *b, struct container **ret, char **why)
 	}
 	mfile_set_provider(provide_mfile);
 	kernel_init(&limits);
+	if (json_object_get(b->spec->annotations, GUEST_SNAPSHOTS_ANNOTATION))
+		control_snapshots_allow();
 	kernel.strace = json_is_true(json_object_get(b->json, "strace"));
 	sentry_init();
 	syscalls_init();

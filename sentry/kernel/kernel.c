@@ -17,6 +17,7 @@
 #include "sentry/kernel/generation.h"
 #include "sentry/kernel/kmem.h"
 #include "sentry/kernel/ns.h"
+#include "sentry/kernel/snapshot_request.h"
 #include "sentry/kernel/task.h"
 #include "sentry/time/clock.h"
 
@@ -49,6 +50,7 @@ void kernel_init(const struct kernel_limits *limits)
 	mutex_init(&kernel.tasks_mu, RANK_TASKS);
 	freeze_init();
 	generation_init();
+	snapshot_request_init();
 	list_init(&kernel.all_tasks);
 	cond_init(&kernel.tasks_cond);
 	kernel.limits = *limits;

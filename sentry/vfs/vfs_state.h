@@ -43,7 +43,7 @@ struct file_state {
 	X(proc_mem) X(proc_pagemap) X(proc_mounts) X(pipe) X(socket) X(epoll) X(eventfd)     \
 	X(signalfd) X(timerfd) X(inotify) X(pidfd) X(ns) X(null) X(zero) X(full) X(random)   \
 	X(kmsg) X(devpts_root) X(tty_master) X(tty_slave) X(mqueue) X(mqueue_root) X(host)   \
-	X(host_regular) X(proc_generation)
+	X(host_regular) X(proc_generation) X(proc_snapshot)
 #define FILE_STATE_DECLARE(name) extern const struct file_state file_state_##name;
 FILE_STATES(FILE_STATE_DECLARE)
 
@@ -82,6 +82,7 @@ enum file_state_id {
 	FILE_HOST,
 	FILE_HOST_REGULAR,
 	FILE_PROC_GENERATION,
+	FILE_PROC_SNAPSHOT,
 };
 
 /* ---- for the types ---- */

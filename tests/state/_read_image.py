@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A second reader of images, written from docs/image-format.md alone: what the document leaves out, this can't read.
+The fields of objects are read by the notation of docs/image-types.md (_image_types.py).
 
-    python3 _read_image.py DIRECTORY     checks all checksums and prints what is in it
+    python3 _read_image.py DIRECTORY            checks all checksums and prints what is in it
+    python3 _read_image.py DIRECTORY NUMBER...  prints the fields of these objects
 
 As a module: Image(directory) has `id`, `meta`, `files` (the table of pages), `objects` and `roots`;
-Image.address_space() takes one kind of object apart. Image.write_state() makes a `state` of changed objects, with its
-checksums right: how tests reach the readers behind them.
+Image.fields(object) takes any of them apart, Image.address_space() one into its mappings. Image.write_state() makes a
+`state` of changed objects, with its checksums right: how tests reach the readers behind them.
 """
 import collections
 import ctypes
+import functools
 import json
 import os
+import pprint
 import struct
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import _image_types as image_types  # noqa: E402
 
 PAGE = 4096
 HEAD = struct.Struct("<8sII16sQQ")
@@ -43,8 +50,13 @@ def xxh3(data):
     return fn(bytes(data), len(data))
 
 
+@functools.lru_cache(maxsize=None)
+def types():
+    return image_types.Types()
+
+
 class Cursor:
-    """The encodings of fields()."""
+    """What the tables of an image are made of."""
 
     def __init__(self, data):
         self.data, self.at = data, 0
@@ -62,21 +74,6 @@ class Cursor:
 
     def u64(self):
         return self.num("Q")
-
-    def i64(self):
-        return self.num("q")
-
-    def bool(self):
-        b = self.num("B")
-        need(b <= 1, "neither true nor false")
-        return b == 1
-
-    def str(self):
-        return self.bytes(self.u32())
-
-    def heap_str(self):
-        n = self.u64()
-        return self.bytes(n - 1) if n else None
 
     def end(self):
         need(self.at == len(self.data), "bytes too many")
@@ -166,26 +163,18 @@ class Image:
     def of_type(self, kind):
         return [o for o in self.objects if o.type == kind]
 
-    @staticmethod
-    def address_space(obj):
-        """The mappings of an object of type 51, version 1."""
-        need(obj.type == MM and obj.version == 1, "not an address space that this knows")
-        c = Cursor(obj.fields)
-        c.bytes(12 * 8)          # layout
-        c.u32()                  # executable
-        c.bytes(8 * c.u32())     # auxiliary vector
-        c.bytes(4 + 4 + 4 + 8 + 8)  # dumpable, pkeys, def_flags, mmap_base, peak_vm
-        c.bool()
+    def fields(self, obj):
+        """The fields of an object by name, as docs/image-types.md has them; references lead to what it says."""
+        return types().read(obj, self.objects)
+
+    def address_space(self, obj):
+        """The mappings of an object of type 51."""
+        need(obj.type == MM, "not an address space")
         mappings = []
-        for _ in range(c.u32()):
-            start, end, prot, flags, off = c.u64(), c.u64(), c.i64(), c.u32(), c.u64()
-            name, file, kind = c.heap_str(), c.u32(), c.i64()
-            if kind == 1:
-                c.u32()          # segment
-            pieces = [(c.u64(), c.u64(), c.u32(), c.u64(), c.u64()) for _ in range(c.u32())]
-            need(start < end and not (start | end) % PAGE, "mapping")
-            mappings.append(Mapping(start, end, prot, flags, off, name, file, kind, pieces))
-        c.end()
+        for m in self.fields(obj)["mappings"]:
+            pieces = [(p["piece"]["at"], p["piece"]["len"], *p["piece"]["where"]) for p in m["private"]]
+            need(m["start"] < m["end"] and not (m["start"] | m["end"]) % PAGE, "mapping")
+            mappings.append(Mapping(*(m[k] for k in ("start", "end", "prot", "flags", "off", "name", "file", "kind")), pieces))
         return mappings
 
     def mapped(self, mapping):
@@ -221,10 +210,15 @@ def assemble(number, sections):
 def main():
     image = Image(sys.argv[1])
     image.verify_pages()
+    for number in map(int, sys.argv[2:]):
+        print(f"object {number}, a {types().by_number[image.objects[number - 1].type].name}:")
+        pprint.pprint(image.fields(image.objects[number - 1]), sort_dicts=False, width=120)
+    if sys.argv[2:]:
+        return
     print(f"image {image.id.hex()} of {image.meta['container']}, made by holdfast {image.meta['holdfast']}")
     print(f"{image.page_bytes} bytes of pages, {len(image.files)} memory files, {len(image.objects)} objects")
     for kind, n in sorted(collections.Counter((o.type, o.version) for o in image.objects).items()):
-        print(f"  type {kind[0]:3} version {kind[1]}: {n}")
+        print(f"  type {kind[0]:3} version {kind[1]}: {n} {types().by_number[kind[0]].name}")
     for mm in image.of_type(MM):
         print(f"address space {mm.number}:")
         for m in image.address_space(mm):
