@@ -42,7 +42,7 @@ def keepers(cid):
 @test
 def an_idle_one_is_parked_and_wakes():
     run("i", ["/bin/sleep", "10000"], "--idle-suspend", "1")
-    assert len(keepers("i")) == 1
+    assert wait_for(lambda: len(keepers("i")) == 1), "no keeper"
     assert wait_for(lambda: status("i") == "suspended", 60), "it is awake"
     assert wait_for(lambda: not keepers("i")), "the keeper is left"
     s, out, err = hf("exec", "i", "/bin/echo", "here")
@@ -89,7 +89,7 @@ def after_a_kill_there_is_an_image():
     assert s == 0 and "as it was at 20" in err, err
     s, out, err = hf("exec", "c", "/bin/cat", "/f")
     assert (s, out) == (0, "here\n"), err
-    assert len(keepers("c")) == 1, "a woken one has no keeper"
+    assert wait_for(lambda: len(keepers("c")) == 1), "a woken one has no keeper"
     delete("c")
 
 
