@@ -19,12 +19,14 @@
 
 static struct {
 	unsigned n;
-	const char *hostname;
+	const char *hostname, *machine_id;
 } o;
 
 static const struct opt fork_opts[] = {
 	{ "count", 'n', OPT_UINT, &o.n, "N", "make N branches (default: 1)" },
 	{ "hostname", 0, OPT_STR, &o.hostname, "NAME", "hostname of the branches (default: the same)" },
+	{ "machine-id", 0, OPT_STR, &o.machine_id, "ID|random",
+	  "/etc/machine-id of the branches (default: the same; random: one each)" },
 	{ 0 },
 };
 
@@ -51,7 +53,8 @@ static int branch(const struct image_source *src, const char *of, const char *he
 	int stdio[3] = { null, null, null };
 	struct boot_request b;
 
-	if (restore_prepare(&b, id, NULL, src) || restore_rename(&b, o.hostname))
+	if (restore_prepare(&b, id, NULL, src) || restore_rename(&b, o.hostname) ||
+	    restore_machine_id(&b, o.machine_id))
 		return 1;
 	b.stdio = stdio;
 	if (b.spec->process.terminal)

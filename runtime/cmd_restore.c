@@ -13,7 +13,7 @@
 #include "runtime/restore.h"
 
 static struct {
-	const char *image_path, *work_path, *bundle, *hostname, *pid_file, *console_socket, *cgroups_mode;
+	const char *image_path, *work_path, *bundle, *hostname, *machine_id, *pid_file, *console_socket, *cgroups_mode;
 	const char *lsm_profile, *lsm_context;
 	bool detach, verify, ignored, lazy_pages, keep;
 	struct opt_list empty_ns;
@@ -24,6 +24,7 @@ static const struct opt restore_opts[] = {
 	{ "bundle", 'b', OPT_STR, &o.bundle, "DIR",
 	  "bundle with config.json (default: what the container had)" },
 	{ "hostname", 0, OPT_STR, &o.hostname, "NAME", "hostname from now on (default: what it had)" },
+	{ "machine-id", 0, OPT_STR, &o.machine_id, "ID|random", "/etc/machine-id from now on (default: what it had)" },
 	{ "detach", 'd', OPT_FLAG, &o.detach, NULL, "return once the container runs" },
 	{ "pid-file", 0, OPT_STR, &o.pid_file, "FILE", "write the container's host pid there" },
 	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
@@ -98,7 +99,8 @@ static int restore(int argc, char **argv)
 	(void)argc;
 	if (!src)
 		return cli_fail("%s", why);
-	if (restore_prepare(&b, argv[0], bundle(), src) || restore_rename(&b, o.hostname) || prepare_terminal(&b, &a))
+	if (restore_prepare(&b, argv[0], bundle(), src) || restore_rename(&b, o.hostname) ||
+	    restore_machine_id(&b, o.machine_id) || prepare_terminal(&b, &a))
 		return 1;
 	if (container_boot(&b, &s)) {
 		attach_end(a);
@@ -132,8 +134,8 @@ const struct command cmd_restore = {
 		"  image as it is touched, so the image must stay in place, unchanged, while the container\n"
 		"  or an image made with --parent-path lives.\n"
 		"  Standard descriptors and terminal are those of this command. Root file system and bind\n"
-		"  mounts must be those that it had; a --bundle may say where they are now. A hostname in\n"
-		"  its config.json that isn't the one of the image is taken like --hostname.\n"
+		"  mounts must be those that it had; a --bundle may say where they are now, and add some. Its\n"
+		"  hostname, and the environment for later execs, are taken from there as well.\n"
 		"  An image that is damaged, of an unknown version, or from a CPU with features that are\n"
 		"  lacking here is refused, and nothing is left.",
 	.status = "  That of the container's first process; 0 with --detach; 1 when it could not be restored.",

@@ -131,8 +131,14 @@ gid_t container_kgid(const struct container *c, gid_t gid);
 
 /* container_mounts.c: all mounts of the spec, in order. */
 int container_mount_all(struct container *c, struct mntns *mnt, char **ret_why);
+/* Of a loaded sandbox: those of the spec whose destinations aren't among @was_mounts, which it had then. 0, or -1 with
+ * *ret_why. */
+int container_mount_new(struct container *c, const json_t *was_mounts, char **ret_why);
 /* The mount point @dest in *ret (references); what is missing of it is made, with @file as an empty file. */
 int container_mountpoint(struct container *c, const char *dest, bool file, struct path *ret);
+/* container_machine_id.c: of a loaded sandbox whose launcher asks for another one than @was_annotations have. 0, or -1
+ * with *ret_why. */
+int container_machine_id(struct container *c, const json_t *was_annotations, char **ret_why);
 /* container_copyup.c: copies the tree at @from into the directory @to. */
 int container_copy_up(const struct path *from, const struct path *to);
 /*

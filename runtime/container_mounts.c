@@ -285,6 +285,27 @@ static int restrict_paths(struct container *c, struct mntns *mnt, char **ret_why
 	return 0;
 }
 
+static bool mounted_before(const json_t *was_mounts, const char *destination)
+{
+	json_t *m;
+	size_t i;
+
+	json_array_foreach(was_mounts, i, m)
+		if (!strcmp(json_string_value(json_object_get(m, "destination")) ?: "", destination))
+			return true;
+	return false;
+}
+
+int container_mount_new(struct container *c, const json_t *was_mounts, char **ret_why)
+{
+	const struct spec *s = c->boot->spec;
+
+	for (unsigned i = 0; i < s->nmounts; i++)
+		if (!mounted_before(was_mounts, s->mounts[i].destination) && mount_one(c, c->ns->mnt, i, ret_why))
+			return -1;
+	return 0;
+}
+
 int container_mount_all(struct container *c, struct mntns *mnt, char **ret_why)
 {
 	const struct spec *s = c->boot->spec;

@@ -123,9 +123,14 @@ static int load(struct container *c, const struct image *img, char **ret_why)
 	const struct restore_input *in = c->boot->restore;
 	AUTO(image_meta_free) struct image_meta *m = image_meta_parse(&img->section[IMAGE_META], ret_why);
 	struct state_pages *pages;
+	unsigned *attaches, nattaches;
 
 	if (!m || image_meta_check(m, c->boot, ret_why))
 		return -1;
+	attaches = image_meta_attaches(m, c->boot, &nattaches, ret_why);
+	if (!attaches)
+		return -1;
+	gofer_client_set_attaches(c->gofer, attaches, nattaches);
 	pages = load_pages(in, img, m, ret_why);
 	if (!pages)
 		return -1;
@@ -139,6 +144,10 @@ static int load(struct container *c, const struct image *img, char **ret_why)
 		return -1;
 	hostfd_set_restore(NULL);
 	rename_host(c, m);
+	if (container_mount_new(c, json_object_get(json_object_get(m->json, "config"), "mounts"), ret_why))
+		return -1;
+	if (container_machine_id(c, json_object_get(json_object_get(m->json, "config"), "annotations"), ret_why))
+		return -1;
 	for (int i = 0; i < 3; i++)
 		if (c->boot->stdio[i] >= 0)
 			close(c->boot->stdio[i]); /* the guest's have copies */

@@ -3,6 +3,7 @@
 #include "runtime/image_meta.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -153,17 +154,27 @@ void image_meta_free(struct image_meta *m)
 	free(m);
 }
 
-/* Files of the host are found again below the same mounts. */
-static int check_attach(const struct image_meta *m, const struct boot *b, char **ret_why)
+unsigned *image_meta_attaches(const struct image_meta *m, const struct boot *b, unsigned *ret_n, char **ret_why)
 {
-	json_t *want = json_object_get(m->json, "attach"), *have = attach_points(b);
-	bool same = json_equal(want, have);
+	json_t *want = json_object_get(m->json, "attach"), *have = attach_points(b), *w, *h;
+	size_t n = json_array_size(want), i, k;
+	unsigned *v = kcalloc(n ? n : 1, sizeof(*v));
 
+	json_array_foreach(want, i, w) {
+		v[i] = UINT_MAX;
+		json_array_foreach(have, k, h)
+			if (json_equal(w, h))
+				v[i] = (unsigned)k;
+		if (v[i] == UINT_MAX && !*ret_why)
+			*ret_why = kasprintf("the image was made with a bind mount on %s, and config.json has none",
+					     image_meta_plain(w) ? json_string_value(w) : "?");
+	}
 	json_decref(have);
-	if (same)
-		return 0;
-	*ret_why = kstrdup("the bind mounts of config.json are not those that the image was made with");
-	return -1;
+	*ret_n = (unsigned)n;
+	if (!*ret_why)
+		return v;
+	free(v);
+	return NULL;
 }
 
 int image_meta_check(const struct image_meta *m, const struct boot *b, char **ret_why)
@@ -180,5 +191,5 @@ int image_meta_check(const struct image_meta *m, const struct boot *b, char **re
 		*ret_why = kasprintf("it was made with --overlay %s", overlay);
 		return -1;
 	}
-	return check_attach(m, b, ret_why);
+	return 0;
 }

@@ -35,6 +35,10 @@ DEFINE_AUTO(struct image_meta, image_meta_free)
 /* Can a sandbox that is booted with @b go on from it, on this machine? 0, or -1 with *ret_why (heap). */
 int image_meta_check(const struct image_meta *m, const struct boot *b, char **ret_why);
 
+/* Files of the host are found again below the same mount points: which attach point of @b each of the image's is
+ * (heap), or NULL with *ret_why when @b lacks one. */
+unsigned *image_meta_attaches(const struct image_meta *m, const struct boot *b, unsigned *ret_n, char **ret_why);
+
 /* 32 hexadecimal digits and NUL. */
 void image_id_hex(const uint8_t id[IMAGE_ID_LEN], char buf[2 * IMAGE_ID_LEN + 1]);
 /* False: it is none. */

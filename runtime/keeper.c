@@ -58,13 +58,8 @@ void keeper_option(struct spec *spec, const char *annotation, unsigned number)
 {
 	AUTO_FREE char *text = kasprintf("%u", number);
 
-	if (!number)
-		return;
-	if (!spec->annotations) {
-		json_object_set_new(spec->json, "annotations", json_object());
-		spec->annotations = json_object_get(spec->json, "annotations");
-	}
-	json_object_set_new(spec->annotations, annotation, json_string(text));
+	if (number)
+		spec_annotate(spec, annotation, text);
 }
 
 const char *keeper_check(const struct spec *spec)

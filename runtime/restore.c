@@ -9,6 +9,8 @@
 
 #include "base/alloc.h"
 #include "runtime/errno_text.h"
+#include "runtime/image_meta.h"
+#include "sentry/kernel/kernel.h"
 
 #define HOSTNAME_MAX 64
 
@@ -52,6 +54,24 @@ int restore_rename(struct boot_request *b, const char *hostname)
 	if (json_object_set_new(b->spec->json, "hostname", json_string(hostname)))
 		return cli_fail("a hostname is UTF-8 text");
 	b->spec->hostname = json_string_value(json_object_get(b->spec->json, "hostname"));
+	return 0;
+}
+
+int restore_machine_id(struct boot_request *b, const char *id)
+{
+	uint8_t bytes[IMAGE_ID_LEN];
+	char hex[2 * IMAGE_ID_LEN + 1];
+
+	if (!id)
+		return 0;
+	if (b->overlay == OVERLAY_NONE)
+		return cli_fail("--machine-id: writes go through to the root file system, which others may use");
+	if (!strcmp(id, "random"))
+		kernel_random(bytes, sizeof(bytes));
+	else if (!image_id_parse(id, bytes))
+		return cli_fail("a machine id has 32 hexadecimal digits, or is random");
+	image_id_hex(bytes, hex);
+	spec_annotate(b->spec, MACHINE_ID_ANNOTATION, hex);
 	return 0;
 }
 

@@ -122,6 +122,15 @@ struct spec *spec_load(const char *bundle, char **ret_why)
 	return text ? spec_parse(text, len, path, ret_why) : NULL;
 }
 
+void spec_annotate(struct spec *s, const char *name, const char *value)
+{
+	if (!s->annotations) {
+		json_object_set_new(s->json, "annotations", json_object());
+		s->annotations = json_object_get(s->json, "annotations");
+	}
+	json_object_set_new(s->annotations, name, json_string(value));
+}
+
 void spec_free(struct spec *s)
 {
 	if (!s)

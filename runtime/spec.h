@@ -139,6 +139,8 @@ struct spec *spec_load(const char *bundle, char **ret_why);
 struct spec *spec_parse(const char *text, size_t len, const char *name, char **ret_why);
 /* A process object alone (exec --process). */
 struct spec *spec_parse_process(const char *text, size_t len, const char *name, char **ret_why);
+/* Adds an annotation, or changes it. */
+void spec_annotate(struct spec *s, const char *name, const char *value);
 void spec_free(struct spec *s);
 
 /* spec_json.c: documents as JSON, with Go's unsigned numbers as the signed ones of the same bits. New reference

@@ -25,7 +25,7 @@ class Wrong(Exception):
 
 class Type:
     def __init__(self, number, name, version, line):
-        self.number, self.name, self.version, self.line, self.body = number, name, version, line, []
+        self.number, self.name, self.version, self.line, self.body, self.text = number, name, version, line, [], ""
 
 
 class Line:
@@ -239,6 +239,8 @@ class Types:
                 self.by_number[owner.number] = owner
             elif text.startswith("## "):
                 owner = None
+            elif owner:
+                owner.text += text + "\n"
 
     def parse_line(self, n, text, owner, stack):
         """@stack: the lists of lines that are around this one."""

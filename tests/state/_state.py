@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by the tests of checkpoints: guests that set something up, are saved, and look afterwards."""
+import glob
 import os
 import shutil
 import subprocess
@@ -53,6 +54,13 @@ def guest(name):
     """Puts test program @name into the root file system; its path there."""
     shutil.copy2(os.path.join(GUESTS, name), busybox_root() + "/bin/" + name)
     return "/bin/" + name
+
+
+def guests():
+    """The programs that set something up, say READY, and look at it afterwards."""
+    for path in sorted(glob.glob(os.path.join(TOP, "tests/state/guest_*.c"))):
+        if '#include "tests/state/guest.h"' in text(path):
+            yield os.path.basename(path)[:-2]
 
 
 def text(path):

@@ -127,12 +127,12 @@ def a_strangers_configuration_is_not_asked():
     assert "sleep" in ok("ps", "own") and not os.path.exists(WORK + "/hooked")
     delete("own")
 
-    def more(c):
-        c["mounts"].append({"destination": "/share", "type": "bind", "source": WORK, "options": ["rbind"]})
-    s, _, err = import_(COPY, "own", "--bundle", bundle("more", ["/bin/true"], more))
+    def through(c):
+        c["annotations"] = {"org.holdfast.overlay": "none"}
+    s, _, err = import_(COPY, "own", "--bundle", bundle("more", ["/bin/true"], through))
     assert s == 0, err
     s, _, err = hf("wake", "own")
-    assert s == 1 and "bind mounts" in err, err
+    assert s == 1 and "--overlay memory" in err, err
     assert state("own")["status"] == "suspended"
     delete("own")
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from _state import GUESTS, IMAGE, checkpoint, delete, go, guest, hf, main, restore, says, start, test, text  # noqa: E402
+from _state import IMAGE, checkpoint, delete, go, guest, guests, hf, main, restore, says, start, test, text  # noqa: E402
 
 
 def verdict(cid, out):
@@ -59,7 +59,6 @@ def scenario(name):
         test(fn)
 
 
-for program in sorted(os.listdir(GUESTS)):
-    if program.startswith("guest_"):
-        scenario(program)
+for program in guests():
+    scenario(program)
 main()

@@ -117,17 +117,6 @@ def other_files_are_refused():
 
 
 @test
-def another_root_is_another_sandbox():
-    """A bundle whose bind mounts differ can't carry it."""
-    from _state import bundle
-
-    def edit(c):
-        c["mounts"].append({"destination": "/share", "type": "bind", "source": WORK, "options": ["rbind"]})
-    b = bundle("other", ["/bin/true"], edit)
-    refused("bind mounts", "--bundle", b, path=image())
-
-
-@test
 def an_image_may_build_on_another():
     out = counting("p")
     shutil.rmtree(WORK + "/p1", ignore_errors=True)

@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A second reader, written from docs/image-format.md, reads a real image; and what it writes, holdfast reads or refuses
-in words that reach the user, whatever the bytes."""
+"""A second reader, written from docs/image-format.md and docs/image-types.md, reads real images to their last byte; and
+what it writes, holdfast reads or refuses in words that reach the user, whatever the bytes."""
+import glob
 import os
+import pty
 import random
+import re
 import shutil
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import _read_image as read_image  # noqa: E402
-from _state import IMAGE, checkpoint, delete, hf, main, restore, says, start, test  # noqa: E402
+from _state import (GUESTS, IMAGE, STATE, TOP, WORK, all_rights, bundle, busybox_root, checkpoint, delete, guest, guests, hf,  # noqa: E402
+                    main, restore, says, start, test, wait_for)
+
+# Lines of docs/image-types.md that no image below has needed so far, as Types.where() names them, and why.
+NEVER_MET = {}
 
 MARK = b"a-mark-that-is-nowhere-else"
 COPY = IMAGE + "-written"
@@ -56,6 +63,124 @@ def memory_is_found_by_the_tables():
     assert found, "the stack of the shell isn't there"
     assert all(m.prot & 2 for m in found), found
 
+
+# ---- every type, by the document ----
+
+def source():
+    for path in glob.glob(TOP + "/sentry/**/*.[ch]", recursive=True) + glob.glob(TOP + "/runtime/*.c"):
+        with open(path, encoding="utf-8") as f:
+            yield os.path.relpath(path, TOP), f.read()
+
+
+def enum(text, name, prefix):
+    """{small name without @prefix: number} of an enum that counts up from the numbers in it."""
+    body = re.sub(r"/\*.*?\*/", "", re.search(rf"enum {name} \{{(.*?)\}};", text, re.S)[1], flags=re.S)
+    numbers, n = {}, -1
+    for entry in filter(None, (e.strip() for e in body.split(","))):
+        word, _, value = entry.partition(" = ")
+        n = int(value) if value else n + 1
+        numbers[word.removeprefix(prefix).lower()] = n
+    return numbers
+
+
+@test
+def the_document_has_every_type_as_the_source_does():
+    types, files = read_image.types(), dict(source())
+    ids = enum(files["sentry/state/state.h"], "state_type_id", "STATE_")
+    in_page = {t.name: t.number for t in types.by_number.values()}
+    assert in_page == {k: v for k, v in ids.items() if k not in ("none", "type_end")}, set(ids.items()) ^ set(in_page.items())
+    found = {}
+    for path, text in files.items():
+        for m in re.finditer(r"\.id = STATE_(\w+),\s*\.version = (\d+),", text):
+            found[m[1].lower()] = int(m[2])
+            section = types.by_number[ids[m[1].lower()]].text
+            assert os.path.basename(path) in section, f"{path} has type {m[1].lower()}, and its section doesn't say so"
+    documented = {t.name: t.version for t in types.by_number.values() if t.version}
+    assert found == documented, set(found.items()) ^ set(documented.items())
+
+
+@test
+def the_document_has_every_kind_of_file():
+    files = dict(source())
+    ids = enum(files["sentry/vfs/vfs_state.h"], "file_state_id", "FILE_")
+    with_fields = set()
+    for text in files.values():
+        for m in re.finditer(r"struct file_state \w+ = \{([^}]*)\}", text):
+            if ".fields" in m[1]:
+                with_fields.add(ids[re.search(r"\.id = FILE_(\w+)", m[1])[1].lower()])
+    types = read_image.types()
+    cases = {int(n) for line in types.by_number[ids_of_types()["file"]].body if line.text.startswith("if kind = ")
+             for n in line.text[len("if kind = "):-1].split("|")}
+    assert cases == with_fields, cases ^ with_fields
+
+
+def ids_of_types():
+    return {t.name: t.number for t in read_image.types().by_number.values()}
+
+
+def read_all(path):
+    """Every object of an image, by the document; made again, it has the same bytes."""
+    img, types = read_image.Image(path), read_image.types()
+    for o in img.objects:
+        assert types.write(o.type, o.version, img.fields(o)) == o.fields, f"object {o.number} of type {o.type}"
+    assert len(img.objects) > 50, len(img.objects)
+
+
+def of_guests():
+    """An image of each program that sets things up for the tests of restoring."""
+    for program in guests():
+        says(start("a", [guest(program)]), "READY")
+        checkpoint("a", image=IMAGE + program)
+        yield IMAGE + program
+
+
+def on_terminal(*args):
+    """A holdfast command on a terminal of its own: our end."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(os.environ["HOLDFAST"], ["holdfast", "--root", STATE, *args])
+    return fd
+
+
+def of_terminals_and_binds():
+    """A first process and one of `exec` on terminals; a bind mount; files of the image with several names."""
+    root, host = WORK + "/reader-root", WORK + "/reader-host"
+    shutil.copytree(busybox_root(), root, symlinks=True)
+    for d in (root + "/several", root + "/host", host):
+        os.mkdir(d)
+    for path in (root + "/several/one", host + "/file", host + "/another", host + "/third"):
+        with open(path, "w", encoding="ascii") as f:
+            f.write("hostfile\n")
+    os.link(root + "/several/one", root + "/several/two")
+    shutil.copy2(os.path.join(GUESTS, "guest_open"), root + "/bin")
+
+    def edit(conf):
+        all_rights(conf)
+        conf["root"]["path"] = root
+        conf["process"]["terminal"] = True
+        conf["mounts"].append({"destination": "/host", "type": "bind", "source": host, "options": ["rbind", "rw"]})
+
+    fds = [on_terminal("run", "--guest-snapshots", "1", "--bundle", bundle("rich", ["/bin/guest_open"], edit), "rich")]
+    assert wait_for(lambda: hf("exec", "rich", "/bin/true")[0] == 0), "it doesn't run"
+    fds.append(on_terminal("exec", "-t", "rich", "/bin/sh", "-c", "echo hello; touch /tmp/state/shell; exec cat"))
+    assert wait_for(lambda: hf("exec", "rich", "/bin/ls", "/tmp/state/shell")[0] == 0), "no shell on the terminal"
+    assert wait_for(lambda: b"READY" in os.read(fds[0], 4096)), "not READY"
+    checkpoint("rich", image=IMAGE + "rich")
+    for fd in fds:
+        os.close(fd)
+    yield IMAGE + "rich"
+
+
+@test
+def every_record_is_read_to_its_last_byte():
+    for path in [*of_guests(), *of_terminals_and_binds()]:
+        read_all(path)
+    types = read_image.types()
+    missed = {types.where(n) for n in set(types.lines) - types.met if types.lines[n].text != "else:"}
+    assert missed == set(NEVER_MET), f"no image has {missed - set(NEVER_MET)}, there is one with {set(NEVER_MET) - missed}"
+
+
+# ---- what the other reader writes ----
 
 @test
 def what_it_writes_unchanged_is_restored():

@@ -9,6 +9,7 @@
  * cursor, and a nonsensical one makes the channel dead (-EIO from then on).
  */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -263,6 +264,20 @@ void gofer_client_set_index(struct gofer_client *c, unsigned index)
 	pthread_mutex_unlock(&clients_mu);
 }
 
+void gofer_client_set_attaches(struct gofer_client *c, unsigned *v, unsigned n)
+{
+	free(c->loaded);
+	c->loaded = v;
+	c->nloaded = n;
+}
+
+unsigned gofer_loaded_attach(const struct gofer_client *c, unsigned saved)
+{
+	unsigned here = saved < c->nloaded ? c->loaded[saved] : UINT_MAX;
+
+	return here < gofer_nattach(c) ? here : UINT_MAX;
+}
+
 struct gofer_client *gofer_client_find(unsigned index)
 {
 	struct gofer_client *c, *found = NULL;
@@ -319,6 +334,7 @@ void gofer_client_put(struct gofer_client *c)
 	cond_fini(&c->cond);
 	mutex_fini(&c->mu);
 	free(c->attach);
+	free(c->loaded);
 	free(c);
 }
 

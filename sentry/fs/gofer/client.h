@@ -29,6 +29,10 @@ void gofer_client_put(struct gofer_client *c);
  * names them by this number; whoever loads one gives its gofers the numbers that they stand for.
  */
 void gofer_client_set_index(struct gofer_client *c, unsigned index);
+/* Where the attach points of a saved state are among @c's: its n-th is @v[n] here. Taken over (heap). Before loading. */
+void gofer_client_set_attaches(struct gofer_client *c, unsigned *v, unsigned n);
+/* The number here of attach point @saved; UINT_MAX: there is none. */
+unsigned gofer_loaded_attach(const struct gofer_client *c, unsigned saved);
 /* A reference, or NULL. */
 struct gofer_client *gofer_client_find(unsigned index);
 

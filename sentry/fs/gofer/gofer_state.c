@@ -12,6 +12,7 @@
  * only its open descriptors know; a directory comes back as an empty one. What has a name that isn't known here
  * (the host renamed it) can't be saved: a copy would go its own way.
  */
+#include <limits.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -50,15 +51,15 @@ static void super_fields(struct state *s, void *obj)
 	state_u32(s, &attach);
 	if (!state_loading(s))
 		return;
-	gs->attach = attach;
 	gs->client = gofer_client_find(index);
-	if (!gs->client || attach >= gofer_nattach(gs->client)) {
+	gs->attach = gs->client ? gofer_loaded_attach(gs->client, attach) : UINT_MAX;
+	if (gs->attach == UINT_MAX) {
 		state_fail(s, "there is no bind mount number %u.%u here", index, attach);
 		return;
 	}
 	if (gs->sb.type != &gofer_fs_type)
 		state_fail(s, "a bind mount of another type");
-	gs->readonly = gofer_attach_readonly(gs->client, attach);
+	gs->readonly = gofer_attach_readonly(gs->client, gs->attach);
 	if (gs->readonly)
 		gs->sb.flags |= MS_RDONLY;
 }

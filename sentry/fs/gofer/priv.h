@@ -26,6 +26,8 @@ struct gofer_client {
 	struct list clients_node; /* (clients_mu) */
 	unsigned nattach;        /* (c) after hello */
 	struct attach_info *attach;
+	unsigned *loaded;        /* (c) gofer_client_set_attaches() */
+	unsigned nloaded;
 	struct mutex mu;         /* RANK_GOFER */
 	struct cond cond;        /* (m) a reply was handed out, or the receive role is free */
 	struct list pending;     /* (m) of gofer_call.node */
