@@ -26,6 +26,7 @@ struct gofer_conf {
 	unsigned nattach;
 	const struct gofer_attach *attach;
 	int memdirfd;     /* directory on tmpfs for memory files; -1: none are made */
+	int diskdirfd;    /* directory for those that lie on disk; -1: likewise */
 };
 
 /* Installs the seccomp filter of the gofer. 0 or -errno. */

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -339,23 +340,35 @@ int op_forget(struct req *r)
 	return cursor_done(r->in) ? 0 : -EINVAL;
 }
 
+/* Bytes that nobody else has: names in a directory that others use, too. */
+static uint64_t own_number(void)
+{
+	const void *random = (const void *)getauxval(AT_RANDOM); /* 16 bytes, made by execve(2) */
+	uint64_t n = 0;
+
+	if (random)
+		memcpy(&n, random, sizeof(n));
+	return n;
+}
+
 /*
  * One memory file: a name is needed for a moment, since a read-only descriptor of the
  * same file comes from a second open.
  */
-static int make_mem(struct req *r)
+static int make_mem(struct req *r, int dirfd)
 {
 	struct gofer *g = r->g;
-	char name[32];
+	char name[64];
 
-	snprintf(name, sizeof(name), "m%llu", (unsigned long long)g->mem_seq++);
-	AUTO_CLOSE int rw = openat(g->memdirfd, name,
+	snprintf(name, sizeof(name), ".holdfast-%016llx-%llu", (unsigned long long)own_number(),
+		 (unsigned long long)g->mem_seq++);
+	AUTO_CLOSE int rw = openat(dirfd, name,
 				   O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (rw < 0)
 		return -errno;
-	AUTO_CLOSE int ro = openat(g->memdirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_CLOSE int ro = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	int err = ro < 0 ? -errno : 0;
-	if (unlinkat(g->memdirfd, name, 0) < 0 && !err) /* host: unlinkat */
+	if (unlinkat(dirfd, name, 0) < 0 && !err) /* host: unlinkat */
 		err = -errno;
 	if (err)
 		return err;
@@ -366,14 +379,15 @@ static int make_mem(struct req *r)
 
 int op_mkmem(struct req *r)
 {
-	uint32_t n = pull_u32(r->in);
+	uint32_t n = pull_u32(r->in), disk = pull_u32(r->in);
+	int dirfd = disk ? r->g->diskdirfd : r->g->memdirfd;
 
-	if (!cursor_done(r->in) || n == 0 || n > GOFER_MEM_MAX)
+	if (!cursor_done(r->in) || n == 0 || n > GOFER_MEM_MAX || disk > 1)
 		return -EINVAL;
-	if (r->g->memdirfd < 0)
+	if (dirfd < 0)
 		return -EOPNOTSUPP;
 	for (uint32_t i = 0; i < n; i++) {
-		int err = make_mem(r);
+		int err = make_mem(r, dirfd);
 
 		if (err)
 			return err;

@@ -47,7 +47,7 @@ struct attach_state {
 };
 
 struct gofer {
-	int memdirfd;
+	int memdirfd, diskdirfd;
 	unsigned nattach;
 	struct attach_state *attach;
 	struct node **slots;

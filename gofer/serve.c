@@ -121,6 +121,7 @@ struct gofer *gofer_server_create(const struct gofer_conf *conf)
 
 	list_init(&g->lru);
 	g->memdirfd = conf->memdirfd;
+	g->diskdirfd = conf->diskdirfd;
 	g->nattach = conf->nattach;
 	g->attach = kcalloc(conf->nattach ? conf->nattach : 1, sizeof(*g->attach));
 	g->max_fds = GOFER_MAX_NODE_FDS;

@@ -50,7 +50,7 @@ enum gofer_op {
 	GOFER_STATFS,    /* node -> 8 * u64 */
 	GOFER_FSYNC,     /* node -> nothing */
 	GOFER_FORGET,    /* u32 n, n * node -> nothing */
-	GOFER_MKMEM,     /* u32 n -> 2n descriptors: read-write, read-only, read-write ... */
+	GOFER_MKMEM,     /* u32 n, u32 disk -> 2n descriptors: read-write, read-only, read-write ... */
 	GOFER_CONNECT,   /* node, u32 type -> refused */
 	GOFER_OP_COUNT
 };

@@ -11,13 +11,15 @@
 #include "runtime/cmd_run.h"
 
 static struct {
-	const char *root, *cwd;
+	const char *root, *cwd, *overlay, *overlay_dir;
 	struct opt_list env;
 	bool tty;
 } o;
 
 static const struct opt do_opts[] = {
 	{ "rootfs", 0, OPT_STR, &o.root, "DIR", "use DIR as root instead of /" },
+	{ "overlay", 0, OPT_STR, &o.overlay, "MODE", "where its writes stay: memory (default), disk, disk:SIZE" },
+	{ "overlay-dir", 0, OPT_STR, &o.overlay_dir, "DIR", "where a layer on disk lies" },
 	{ "cwd", 0, OPT_STR, &o.cwd, "DIR", "working directory (default: this one, or /)" },
 	{ "env", 'e', OPT_LIST, &o.env, "NAME=VALUE", "set an environment variable (repeatable)" },
 	{ "tty", 't', OPT_FLAG, &o.tty, NULL, "give it a terminal" },
@@ -82,6 +84,12 @@ static int do_command(int argc, char **argv)
 	json_decref(j);
 	b.spec = spec_parse(text, strlen(text), "do", &why);
 	if (!b.spec)
+		return cli_fail("%s", why);
+	if (o.overlay)
+		spec_annotate(b.spec, OVERLAY_ANNOTATION, o.overlay);
+	if (o.overlay_dir)
+		spec_annotate(b.spec, OVERLAY_DIR_ANNOTATION, o.overlay_dir);
+	if (overlay_of(b.spec, OVERLAY_MEMORY, &b.overlay, &why))
 		return cli_fail("%s", why);
 	b.id = id;
 	b.bundle = getcwd(NULL, 0);

@@ -32,7 +32,7 @@
 #define NO_STATUS 255 /* cli_exit_status() of a sandbox that left none */
 
 static struct {
-	const char *bundle, *pid_file, *pidfd_socket, *console_socket, *overlay;
+	const char *bundle, *pid_file, *pidfd_socket, *console_socket, *overlay, *overlay_dir;
 	bool detach, no_pivot, no_new_keyring, keep, no_subreaper;
 	unsigned preserve_fds, idle_suspend, checkpoint_every, guest_snapshots;
 } o;
@@ -44,7 +44,8 @@ static const struct opt create_opts[] = {
 	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
 	  "unix socket to send the terminal's master to" },
 	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
-	  "memory: keep writes in the sandbox; none: write through" },
+	  "keep writes in the sandbox: memory, disk, disk:SIZE; none: write through" },
+	{ "overlay-dir", 0, OPT_STR, &o.overlay_dir, "DIR", "where a layer on disk lies" },
 	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
 	{ "idle-suspend", 0, OPT_UINT, &o.idle_suspend, "SECONDS", "suspend it when it is idle for so long" },
 	{ "checkpoint-every", 0, OPT_UINT, &o.checkpoint_every, "SECONDS",
@@ -64,7 +65,8 @@ static const struct opt run_opts[] = {
 	{ "console-socket", 0, OPT_STR, &o.console_socket, "PATH",
 	  "unix socket to send the terminal's master to" },
 	{ "overlay", 0, OPT_STR, &o.overlay, "MODE",
-	  "memory: keep writes in the sandbox; none: write through" },
+	  "keep writes in the sandbox: memory, disk, disk:SIZE; none: write through" },
+	{ "overlay-dir", 0, OPT_STR, &o.overlay_dir, "DIR", "where a layer on disk lies" },
 	{ "keep", 0, OPT_FLAG, &o.keep, NULL, "don't delete the container after it exited" },
 	{ "preserve-fds", 0, OPT_UINT, &o.preserve_fds, "N", "pass N descriptors on, from 3" },
 	{ "idle-suspend", 0, OPT_UINT, &o.idle_suspend, "SECONDS", "suspend it when it is idle for so long" },
@@ -222,6 +224,7 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 			    .spec = b->spec,
 			    .bundle = b->bundle,
 			    .overlay = b->overlay,
+			    .layer = -1,
 			    .platform = globals.platform,
 			    .seccomp = seccomp,
 			    .strace = globals.strace,
@@ -239,7 +242,11 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 
 	if (!s)
 		return cli_fail("%s", why);
-	launched = (cgroup || !b->cgroup) && !launch(&l, b, &why);
+	if (b->overlay == OVERLAY_DISK)
+		l.layer = overlay_open_dir(b->spec, s, &l.layer_size, &why);
+	launched = !why && (cgroup || !b->cgroup) && !launch(&l, b, &why);
+	if (l.layer >= 0)
+		close(l.layer);
 	extra_fds_close(&b->extra);
 	if (launched) {
 		keeper_start(s, b->spec);
@@ -264,18 +271,14 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
  */
 static int choose_overlay(struct boot_request *b, enum overlay_mode dflt)
 {
-	const char *mode = o.overlay ? o.overlay :
-				       json_string_value(json_object_get(b->spec->annotations,
-									 OVERLAY_ANNOTATION));
+	AUTO_FREE char *why = NULL;
 
-	b->overlay = dflt;
-	if (mode && !strcmp(mode, "none"))
-		b->overlay = OVERLAY_NONE;
-	else if (mode && !strcmp(mode, "memory"))
-		b->overlay = OVERLAY_MEMORY;
-	else if (mode)
-		return cli_fail("unknown overlay mode '%s' (none or memory)", mode);
-	return 0;
+	/* Kept, for when it goes on from an image. */
+	if (o.overlay)
+		spec_annotate(b->spec, OVERLAY_ANNOTATION, o.overlay);
+	if (o.overlay_dir)
+		spec_annotate(b->spec, OVERLAY_DIR_ANNOTATION, o.overlay_dir);
+	return overlay_of(b->spec, dflt, &b->overlay, &why) ? cli_fail("%s", why) : 0;
 }
 
 /* What is accepted and has no effect in a guest. */
@@ -531,7 +534,8 @@ const struct command cmd_create = {
 	.synopsis = "[options] ID",
 	.summary = "create a container; `start` runs it",
 	.details = "  Writes to the root file system go to the bundle's rootfs, which others may change meanwhile;\n"
-		   "  with --overlay memory or the annotation " OVERLAY_ANNOTATION " they stay in the sandbox.\n"
+		   "  with --overlay memory or disk, or the annotation " OVERLAY_ANNOTATION ", they stay in\n"
+		   "  the sandbox.\n"
 		   "  Everything up to the first instruction of the container's process: its program is\n"
 		   "  loaded, its standard descriptors are those of this command, which it keeps open. The pid\n"
 		   "  in --pid-file lives as long as the container and ends with its status.",

@@ -7,9 +7,6 @@
 #include "runtime/extra_fds.h"
 #include "runtime/launch.h"
 
-/* In a spec: "none" or "memory", as --overlay. */
-#define OVERLAY_ANNOTATION "org.holdfast.overlay"
-
 struct boot_request {
 	const char *id;
 	char *bundle;       /* absolute; heap */

@@ -30,7 +30,7 @@ static struct super *root_super(const struct boot *b, struct gofer_client *gofer
 
 	if (mode && !strcmp(mode, "none"))
 		return gofer_create_super(gofer, 0, 0, false);
-	return overlay_create_super(gofer, 0, 0);
+	return overlay_create_super(gofer, 0, 0, (uint64_t)json_integer_value(json_object_get(b->json, "layer_size")));
 }
 
 int container_exit_code(int status)

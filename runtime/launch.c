@@ -177,11 +177,11 @@ static int move_fd(int fd, int to)
 	return dup2(fd, to);
 }
 
-/* Descriptors of a role: 3 and 4 as given, attach points from 10 on, 0-2 /dev/null, nothing else. */
-static int role_fds(int boot, int log, const struct attach_set *a)
+/* Descriptors of a role: 3, 4 and 6 as given, attach points from 10 on, 0-2 /dev/null, nothing else. */
+static int role_fds(int boot, int log, int layer, const struct attach_set *a)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int high[3 * MAX_ATTACH + 2];
+	int high[3 * MAX_ATTACH + 3];
 	unsigned n = a ? a->nfds : 0;
 
 	/* Out of the way first, so that no target number is still a source. */
@@ -189,6 +189,7 @@ static int role_fds(int boot, int log, const struct attach_set *a)
 		high[i] = fcntl(a->fd[i], F_DUPFD_CLOEXEC, ROLE_FIRST_ATTACH + 3 * MAX_ATTACH);
 	high[n] = fcntl(boot, F_DUPFD_CLOEXEC, ROLE_FIRST_ATTACH + 3 * MAX_ATTACH);
 	high[n + 1] = fcntl(log, F_DUPFD_CLOEXEC, ROLE_FIRST_ATTACH + 3 * MAX_ATTACH);
+	high[n + 2] = layer < 0 ? -1 : fcntl(layer, F_DUPFD_CLOEXEC, ROLE_FIRST_ATTACH + 3 * MAX_ATTACH);
 	for (int i = 0; i < 3; i++)
 		if (move_fd(null, i) < 0)
 			return -errno;
@@ -198,6 +199,8 @@ static int role_fds(int boot, int log, const struct attach_set *a)
 	if (move_fd(high[n], ROLE_BOOT_FD) < 0 || move_fd(high[n + 1], ROLE_LOG_FD) < 0)
 		return -errno;
 	(void)close_range(5, ROLE_FIRST_ATTACH - 1, 0); /* nothing of ours is there */
+	if (layer >= 0 && move_fd(high[n + 2], ROLE_DISK_FD) < 0)
+		return -errno;
 	(void)close_range(ROLE_FIRST_ATTACH + n, ~0U, 0);
 	return 0;
 }
@@ -273,6 +276,7 @@ struct spawn {
 	const char *role, *rights;
 	unsigned long ns;
 	int sock, log;
+	int layer; /* -1: none */
 	const struct attach_set *attaches; /* or NULL */
 	uid_t uid; /* what root is outside, in a user namespace of its own */
 	gid_t gid;
@@ -286,7 +290,7 @@ static void __noreturn become_role(const struct launch *l, const struct spawn *s
 	if (read(go, &c, 1) != 1 ||
 	    ((s->ns & CLONE_NEWUSER) && (setresgid(0, 0, 0) || setresuid(0, 0, 0))))
 		_exit(127);
-	if (role_fds(s->sock, s->log, s->attaches))
+	if (role_fds(s->sock, s->log, s->layer, s->attaches))
 		_exit(127);
 	exec_role(s->role, l, s->rights);
 }
@@ -350,6 +354,7 @@ static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_
 				 CLONE_NEWUTS | CLONE_NEWCGROUP | launch_namespaces(l->spec),
 			   .sock = boot,
 			   .log = log,
+			   .layer = -1,
 			   .uid = uid,
 			   .gid = geteuid() == 0 ? userns_spare_id("gid_map", uid) : getegid() };
 
@@ -365,8 +370,10 @@ static pid_t spawn_sentry(const struct launch *l, int boot, int log, char **ret_
 /* Stays in the launcher's user namespace if that is root's; else it is root of one that has only us. */
 pid_t launch_spawn_gofer(const struct launch *l, int sock, int log, const struct attach_set *a, char **ret_why)
 {
+	AUTO_FREE char *rights = kasprintf("%s%s", l->layer >= 0 ? "d" : "", a->rights);
 	struct spawn s = { .role = ROLE_GOFER,
-			   .rights = a->rights,
+			   .rights = rights,
+			   .layer = l->layer,
 			   .ns = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
 				 CLONE_NEWUTS | CLONE_NEWCGROUP |
 				 (geteuid() == 0 ? 0UL : (unsigned long)CLONE_NEWUSER),
@@ -397,7 +404,7 @@ static json_t *boot_message(const struct launch *l, const struct attach_set *a)
 	return json_pack("{s:s, s:O, s:O, s:s*, s:b, s:b, s:s, s:b, s:i, s:i, s:I, s:O?, s:O, s:b, s:s*}", "id", l->dir->id,
 			 "config", l->spec->json, "attach", a->json, "platform", l->platform,
 			 "strace", l->strace, "debug", l->debug, "overlay",
-			 l->overlay == OVERLAY_NONE ? "none" : "memory", "console",
+			 overlay_name(l->overlay), "console",
 			 l->console >= 0, "rows", (int)l->rows, "cols", (int)l->cols,
 			 "memory", (json_int_t)launch_memory_limit(l->spec->memory_limit), "seccomp", l->seccomp, "devices",
 			 a->devices, "idmap", geteuid() == 0, "nodename",
@@ -445,6 +452,8 @@ int launch_boot(const struct launch *l, int sock, const struct attach_set *a, co
 		if (l->pidns_of)
 			json_object_set_new(msg, "pidns", json_string(l->pidns_of));
 	}
+	if (l->layer >= 0)
+		json_object_set_new(msg, "layer_size", json_integer((json_int_t)l->layer_size));
 	if (theirs->volumes >= 0) {
 		json_object_set_new(msg, "volumes", json_true());
 		fds[n++] = theirs->volumes;

@@ -10,13 +10,9 @@
 #include <sys/types.h>
 
 #include "runtime/cgroup.h"
+#include "runtime/overlay.h"
 #include "runtime/spec.h"
 #include "runtime/statedir.h"
-
-enum overlay_mode {
-	OVERLAY_MEMORY, /* writes to the root file system stay in the sandbox */
-	OVERLAY_NONE,   /* written through to the bundle's rootfs */
-};
 
 /* What a sandbox goes on from, instead of starting its program: an image, or a branch of a live one. */
 struct restore_source {
@@ -31,6 +27,8 @@ struct launch {
 	struct spec *spec;
 	const char *bundle;   /* relative paths of the spec start here */
 	enum overlay_mode overlay;
+	int layer;            /* directory of a layer on disk; -1: there is none */
+	uint64_t layer_size;  /* bytes that it may have */
 	const char *platform; /* name, or NULL: the best one */
 	struct cgroup *cgroup; /* where its processes go, or NULL; borrowed */
 	json_t *seccomp;      /* the guest's filter (seccomp_profile.h), or JSON null; borrowed */
@@ -65,6 +63,7 @@ int sandbox_join(const struct launch *l, pid_t *ret_pid, char **ret_why);
 #define ROLE_BOOT_FD 3       /* boot socket (sentry), serve socket (gofer) */
 #define ROLE_LOG_FD 4
 #define ROLE_MEM_FD 5        /* gofer: the tmpfs of memory files (runtime/memlimit.c takes it) */
+#define ROLE_DISK_FD 6       /* gofer: the directory of files on disk, if there are any */
 #define ROLE_FIRST_ATTACH 10 /* gofer: attach points from here on */
 
 #endif

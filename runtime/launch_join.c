@@ -182,7 +182,9 @@ int sandbox_join(const struct launch *l, pid_t *ret_pid, char **ret_why)
 	int r = -1;
 
 	a->v = kzalloc(sizeof(*a->v));
-	if (l->restore)
+	if (l->overlay == OVERLAY_DISK)
+		*ret_why = kstrdup("a container of a pod has no layer of its own on disk (--overlay memory or none)");
+	else if (l->restore)
 		*ret_why = kstrdup("a container of a pod cannot be restored by itself");
 	else
 		r = join_with(l, a, ret_pid, ret_why);

@@ -119,14 +119,6 @@ static bool local_config(struct statedir *s)
 	return ret;
 }
 
-/* Then where writes go isn't the image's to say, either. */
-static enum overlay_mode own_overlay(const struct spec *spec)
-{
-	const char *mode = json_string_value(json_object_get(spec->annotations, OVERLAY_ANNOTATION));
-
-	return mode && !strcmp(mode, "none") ? OVERLAY_NONE : OVERLAY_MEMORY;
-}
-
 static int launch(struct statedir *s, const struct image_source *src)
 {
 	AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -134,13 +126,15 @@ static int launch(struct statedir *s, const struct image_source *src)
 	json_t *saved = statedir_load(s, "state.json");
 	const char *bundle = json_string_value(json_object_get(saved, "bundle"));
 	struct statedir *same = NULL;
+	AUTO_FREE char *why = NULL;
 	struct boot_request b;
 	int r;
 
 	isolate_raise_nofile();
 	r = restore_prepare(&b, s->id, local_config(s) ? bundle ?: "/" : NULL, src);
-	if (!r && local_config(s))
-		b.overlay = own_overlay(b.spec);
+	/* Then where writes go isn't the image's to say, either. */
+	if (!r && local_config(s) && overlay_of(b.spec, OVERLAY_MEMORY, &b.overlay, &why))
+		r = cli_fail("%s", why);
 	if (!r && bundle) {
 		free(b.bundle);
 		b.bundle = kstrdup(bundle);

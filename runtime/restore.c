@@ -29,12 +29,14 @@ int restore_prepare(struct boot_request *b, const char *id, const char *bundle,
 	const char *was = json_string_value(
 		json_object_get(json_object_get(meta, "extra"), "bundle"));
 	AUTO_FREE char *why = NULL;
+	uint64_t size;
 
 	memset(b, 0, sizeof(*b));
 	b->id = id;
 	b->cgroup = true;
 	b->console_fd = -1;
-	b->overlay = overlay && !strcmp(overlay, "none") ? OVERLAY_NONE : OVERLAY_MEMORY;
+	if (!overlay || !overlay_parse(overlay, &b->overlay, &size))
+		b->overlay = OVERLAY_MEMORY;
 	b->restore = &src->from;
 	b->bundle = bundle ? realpath(bundle, NULL) : kstrdup(was ? was : "/");
 	if (!b->bundle)

@@ -77,9 +77,14 @@ static struct gofer_attach *attach_table(const char *letters, unsigned n)
 
 int role_gofer(const char *letters, bool debug, const char *memory)
 {
-	struct gofer_conf conf = { .sock = ROLE_BOOT_FD, .nattach = (unsigned)strlen(letters) };
+	struct gofer_conf conf = { .sock = ROLE_BOOT_FD, .diskdirfd = -1 };
 	int r;
 
+	if (letters[0] == 'd') {
+		conf.diskdirfd = ROLE_DISK_FD;
+		letters++;
+	}
+	conf.nattach = (unsigned)strlen(letters);
 	log_init(ROLE_LOG_FD, LOG_JSON, debug ? LOG_DEBUG : LOG_WARN, "gofer");
 	isolate_raise_nofile();
 	umask(0);

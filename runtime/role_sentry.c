@@ -41,6 +41,11 @@ static int provide_mfile(int fds[2])
 	return gofer_mkmem(gofer, fds);
 }
 
+static int provide_disk(int fds[2])
+{
+	return gofer_mkdisk(gofer, fds);
+}
+
 #define RESTORE_FILES_MAX 65536
 
 /* What the launcher sends behind the boot message of a sandbox that isn't fresh (launch.c). */
@@ -145,6 +150,8 @@ static int start(struct boot *b, struct container **ret, char **why)
 		return -1;
 	}
 	mfile_set_provider(provide_mfile);
+	if (json_object_get(b->json, "layer_size"))
+		mfile_set_disk_provider(provide_disk);
 	kernel_init(&limits);
 	if (json_object_get(b->spec->annotations, GUEST_SNAPSHOTS_ANNOTATION))
 		control_snapshots_allow();

@@ -9,7 +9,7 @@
 #define ROLE_GOFER "gofer-role"
 
 int role_sentry(bool debug);
-/* @letters: one for each attach point, see launch.c. @memory: bytes that the sandbox's memory files may hold. */
+/* @letters: "d" if there is a directory for files on disk, then one for each attach point, see launch.c. @memory: bytes that the sandbox's memory files may hold. */
 int role_gofer(const char *letters, bool debug, const char *memory);
 
 #endif

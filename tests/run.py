@@ -163,15 +163,16 @@ def bundle_for(tmp, program):
 
 
 def suite_rootfs():
-    """Files on the root file system: written through to the host, and in the sandbox's writable layer."""
-    for mode in ("none", "memory"):
+    """Files on the root file system: written through to the host, and in the sandbox's writable layer in memory and on disk."""
+    for mode in ("none", "memory", "disk:8g"):
         with tempfile.TemporaryDirectory() as tmp:
             test_root(tmp)
             for p in FILE_TESTS:
                 if wanted(p) and os.path.exists(os.path.join(GUESTS, "syscalls", p)):
                     bundle_for(tmp, f"/syscalls/{p}")
-                    s, out = run([BIN, "--root", tmp + "/state", "run", "--overlay", mode, "--bundle", tmp, "t"], 300)
-                    tap(f"rootfs/{mode}", p, s, out)
+                    s, out = run([BIN, "--root", tmp + "/state", "run", "--overlay", mode, "--overlay-dir", tmp, "--bundle", tmp, "t"],
+                                 300)
+                    tap(f"rootfs/{mode.split(':')[0]}", p, s, out)
                     os.unlink(tmp + "/config.json")
 
 

@@ -268,7 +268,7 @@ int break_cow(struct mm *mm, struct vma *v, uint64_t addr, unsigned pages)
 		if (done < 0)
 			return (int)done;
 		if (done <= (long)addr)
-			return mfile_is_host(p->mf) && !oom_short() ? -EFAULT : -EAGAIN;
+			return (mfile_is_host(p->mf) || mfile_is_on_disk(p->mf)) && !oom_short() ? -EFAULT : -EAGAIN;
 		r = stub_map_range(mm, v, addr, addr + PAGE_SIZE);
 	}
 	if (r == 0 && (v->prot & PROT_WRITE))
@@ -412,8 +412,8 @@ static int resolve_sigbus(struct task *t, struct mm *mm, struct vma *v,
 	struct mfile *mf;
 
 	/* Our own files have no end that a mapping could be past. */
-	if (p && !mfile_is_host(p->mf))
-		return -ENOMEM;
+	if (p && !mfile_is_host(p->mf)) /* of one on disk the disk is full */
+		return mfile_is_on_disk(p->mf) ? sigbus(ret_code) : -ENOMEM;
 	if (vma_anon(v) ||
 	    v->obj->ops->translate(v->obj, vma_obj_off(v, addr), &len, false, &mf, &off) < 0)
 		return sigbus(ret_code);

@@ -56,7 +56,7 @@ struct mfile {
 	struct ref ref;
 	uint64_t id;      /* (c) never reused */
 	int rwfd, rofd;   /* (c) owned; may be the same number */
-	bool host, image, noexec; /* (c) */
+	bool host, image, disk, noexec; /* (c) */
 	void *origin;     /* whoever saves; owned */
 	_Atomic bool kept; /* (a) never punched: shared with a branch */
 	const char *name; /* (c) literal */
@@ -67,7 +67,7 @@ struct mfile {
 	_Atomic(struct leaf *) top[TOP_SLOTS];
 };
 
-static mfile_provider_fn provider;
+static mfile_provider_fn provider, disk_provider;
 static _Atomic uint64_t next_id = 1;
 static _Atomic uint64_t total_reserved;
 static _Atomic int space_fd = -1; /* a file of the file system that they are all on */
@@ -75,6 +75,16 @@ static _Atomic int space_fd = -1; /* a file of the file system that they are all
 void mfile_set_provider(mfile_provider_fn fn)
 {
 	provider = fn;
+}
+
+void mfile_set_disk_provider(mfile_provider_fn fn)
+{
+	disk_provider = fn;
+}
+
+bool mfile_disk_provided(void)
+{
+	return disk_provider != NULL;
 }
 
 static struct mfile *mfile_new(int rwfd, int rofd, bool host, const char *name)
@@ -104,16 +114,16 @@ static uint64_t set_span(int fd)
 	return 0;
 }
 
-struct mfile *mfile_create(const char *name)
+static struct mfile *create(mfile_provider_fn provide, const char *name)
 {
 	int fds[2] = { -1, -1 };
 	struct mfile *mf;
 	uint64_t span;
 	int err;
 
-	if (!provider)
+	if (!provide)
 		panic("no provider of memory files");
-	err = provider(fds);
+	err = provide(fds);
 	if (err)
 		return err_ptr(err);
 	span = set_span(fds[0]);
@@ -123,7 +133,7 @@ struct mfile *mfile_create(const char *name)
 		close(fds[1]);
 		return err_ptr(err ? err : -EFBIG);
 	}
-	if (atomic_load(&space_fd) < 0) {
+	if (provide == provider && atomic_load(&space_fd) < 0) {
 		int none = -1, fd = fcntl(fds[1], F_DUPFD_CLOEXEC, 3); /* host: fcntl */
 
 		if (!atomic_compare_exchange_strong(&space_fd, &none, fd) && fd >= 0)
@@ -135,6 +145,41 @@ struct mfile *mfile_create(const char *name)
 	return mf;
 }
 
+struct mfile *mfile_create(const char *name)
+{
+	return create(provider, name);
+}
+
+static bool on_noexec(int fd)
+{
+	struct statfs s;
+
+	return fstatfs(fd, &s) == 0 && (s.f_flags & ST_NOEXEC_G); /* host: fstatfs */
+}
+
+struct mfile *mfile_create_on_disk(const char *name)
+{
+	struct mfile *mf = create(disk_provider, name);
+
+	if (is_err(mf))
+		return mf;
+	mf->disk = true;
+	mf->noexec = on_noexec(mf->rofd);
+	return mf;
+}
+
+bool mfile_is_on_disk(const struct mfile *mf)
+{
+	return mf->disk;
+}
+
+uint64_t mfile_disk_left(const struct mfile *mf)
+{
+	struct statfs s;
+
+	return fstatfs(mf->rofd, &s) ? 0 : (uint64_t)s.f_bavail * (uint64_t)s.f_bsize; /* host: fstatfs */
+}
+
 struct mfile *mfile_wrap_host(int fd, bool writable)
 {
 	return mfile_new(writable ? fd : -1, fd, true, "host");
@@ -143,10 +188,9 @@ struct mfile *mfile_wrap_host(int fd, bool writable)
 struct mfile *mfile_wrap_image(int fd)
 {
 	struct mfile *mf = mfile_new(-1, fd, true, "image");
-	struct statfs s;
 
 	mf->image = true;
-	mf->noexec = fstatfs(fd, &s) == 0 && (s.f_flags & ST_NOEXEC_G); /* host: fstatfs */
+	mf->noexec = on_noexec(fd);
 	return mf;
 }
 

@@ -35,9 +35,17 @@ struct mfile;
  * 0 or -errno. Set once at start (the gofer's memory service; a plain memfd in unit tests). */
 typedef int (*mfile_provider_fn)(int fds[2]);
 void mfile_set_provider(mfile_provider_fn fn);
+/* The same for files that lie on a disk, if there are to be any. */
+void mfile_set_disk_provider(mfile_provider_fn fn);
+bool mfile_disk_provided(void);
 
 /* A new allocating mfile; err_ptr on failure. @name is for debug output. */
 struct mfile *mfile_create(const char *name);
+/* One on disk: its pages are no memory, and touching them fails when the disk is full (SIGBUS). */
+struct mfile *mfile_create_on_disk(const char *name);
+bool mfile_is_on_disk(const struct mfile *mf);
+/* Bytes that are left on the disk that it lies on. */
+uint64_t mfile_disk_left(const struct mfile *mf);
 /* Wraps @fd of a host file (takes ownership, also on failure). @writable: stubs may be given it for
  * shared writable mappings. */
 struct mfile *mfile_wrap_host(int fd, bool writable);

@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t reply[GOFER_MSG_MAX];
 	struct gofer_attach at = { .file_ro = -1, .file_rw = -1 };
-	struct gofer_conf conf = { .sock = -1, .nattach = 1, .attach = &at, .memdirfd = -1 };
+	struct gofer_conf conf = { .sock = -1, .nattach = 1, .attach = &at, .memdirfd = -1, .diskdirfd = -1 };
 	int fds[GOFER_FDS_MAX];
 	struct gofer *g;
 

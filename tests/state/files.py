@@ -65,7 +65,16 @@ def end(cid, out):
 
 @test
 def writable_layer():
-    says(begin("a", "memory"), "READY")
+    layer("memory")
+
+
+@test
+def writable_layer_on_disk():
+    layer("disk:1g")
+
+
+def layer(overlay):
+    says(begin("a", overlay), "READY")
     checkpoint("a")
     assert os.path.exists(ROOT + "/state-image/remove"), "the image was changed"
     end("b", restore("b"))

@@ -104,5 +104,7 @@ int gofer_fsync(struct gofer_client *c, uint64_t node);
 void gofer_forget(struct gofer_client *c, uint64_t node);
 /* A memory file: descriptors read-write [0] and read-only [1]. */
 int gofer_mkmem(struct gofer_client *c, int fds[2]);
+/* The same on disk, where the gofer was given a directory for it; -EOPNOTSUPP. */
+int gofer_mkdisk(struct gofer_client *c, int fds[2]);
 
 #endif

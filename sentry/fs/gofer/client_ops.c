@@ -419,12 +419,28 @@ static bool take_spare(struct gofer_client *c, int fds[2])
 	return true;
 }
 
+int gofer_mkdisk(struct gofer_client *c, int fds[2])
+{
+	struct gofer_call *call = call_begin(c, GOFER_MKMEM);
+	push_u32(&call->w, 1);
+	push_u32(&call->w, 1);
+	int err = call_run(c, call);
+	if (!err && call->nfds != 2)
+		err = -EIO;
+	if (err)
+		return finish(c, call, err);
+	fds[0] = call_take_fd(call, 0);
+	fds[1] = call_take_fd(call, 1);
+	return finish(c, call, 0);
+}
+
 int gofer_mkmem(struct gofer_client *c, int fds[2])
 {
 	if (take_spare(c, fds))
 		return 0;
 	struct gofer_call *call = call_begin(c, GOFER_MKMEM);
 	push_u32(&call->w, MEM_BATCH);
+	push_u32(&call->w, 0);
 	int err = call_run(c, call);
 	if (!err && call->nfds != 2 * MEM_BATCH)
 		err = -EIO;

@@ -2,7 +2,8 @@
 /*
  * Where the bytes of a file are.
  *
- * Pages live in one mfile that all small files of the sandbox share, found through a tree
+ * Pages live in one mfile that all small files of the sandbox share (two: those of a writable layer that lies on
+ * disk have one there), found through a tree
  * of extents (file page -> offset). What no extent covers is a hole: zeroes, or, below
  * lower_end, the lower's bytes. So a file of the image is never copied as a whole:
  * writing copies up the pages that it touches.
@@ -36,31 +37,69 @@ static int extent_cmp(struct tm_extent *a, struct tm_extent *b)
 
 RB_GENERATE_INTERNAL(tm_extents, tm_extent, tree, extent_cmp, )
 
-static struct mfile *shared_mf; /* changes only while the sandbox is frozen */
+static struct mfile *shared_mf[2]; /* in memory, on disk; change only while the sandbox is frozen */
 static uint64_t era;            /* likewise */
 static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static _Atomic unsigned nown; /* files with an mfile of their own */
 
+static struct mfile *new_mfile(bool on_disk, const char *name)
+{
+	return on_disk ? mfile_create_on_disk(name) : mfile_create(name);
+}
+
+/* A pair as in shared_mf. 0 or -errno. */
+static int new_shared(struct mfile *mf[2])
+{
+	mf[0] = new_mfile(false, "tmpfs");
+	mf[1] = mfile_disk_provided() ? new_mfile(true, "layer") : NULL;
+	if (!is_err(mf[0]) && !(mf[1] && is_err(mf[1])))
+		return 0;
+	for (int i = 0; i < 2; i++)
+		if (mf[i] && !is_err(mf[i]))
+			mfile_put(mf[i]);
+	return (int)ptr_err(is_err(mf[0]) ? mf[0] : mf[1]);
+}
+
 static void shared_create(void)
 {
-	shared_mf = mfile_create("tmpfs");
-	if (is_err(shared_mf))
-		panic("tmpfs: no memory file: %ld", ptr_err(shared_mf));
+	int r = new_shared(shared_mf);
+
+	if (r)
+		panic("tmpfs: no memory file: %d", r);
+}
+
+static bool is_shared(const struct mfile *mf)
+{
+	return mf == shared_mf[0] || mf == shared_mf[1];
 }
 
 int tmpfs_freeze(void)
 {
-	struct mfile *mf = mfile_create("tmpfs"), *old = shared_mf;
+	struct mfile *fresh[2];
+	int r = new_shared(fresh);
 
-	if (is_err(mf))
-		return (int)ptr_err(mf);
+	if (r)
+		return r;
 	pthread_once(&shared_once, shared_create);
-	old = shared_mf;
-	shared_mf = mf;
+	for (int i = 0; i < 2; i++) {
+		if (shared_mf[i])
+			mfile_put(shared_mf[i]);
+		shared_mf[i] = fresh[i];
+	}
 	era++;
-	mfile_put(old);
 	tm_save_begin();
 	return 0;
+}
+
+uint64_t tm_disk_left(void)
+{
+	pthread_once(&shared_once, shared_create);
+	return mfile_disk_left(shared_mf[1]);
+}
+
+static bool on_disk(const struct tm_file *f)
+{
+	return TM_SB(f->ti->i.sb)->on_disk;
 }
 
 static void drop_own(struct tm_file *f)
@@ -78,7 +117,7 @@ struct mfile *tm_mfile_locked(struct tm_file *f)
 	if (f->own)
 		return f->own;
 	pthread_once(&shared_once, shared_create);
-	return shared_mf;
+	return shared_mf[on_disk(f)];
 }
 
 bool tm_frozen_locked(struct tm_file *f, const struct tm_extent *e)
@@ -213,7 +252,7 @@ void tm_extent_add_locked(struct tm_file *f, uint64_t page, uint64_t npages, str
 	e->npages = npages;
 	e->mf = mfile_get(mf);
 	e->off = off;
-	e->common = mf == shared_mf || mfile_noexec(mf);
+	e->common = is_shared(mf) || mfile_noexec(mf);
 	RB_INSERT(tm_extents, &f->extents, e);
 }
 
@@ -454,7 +493,7 @@ static int move_locked(struct tm_file *f, struct mfile *to)
 			bury_locked(f, from, e->off, len);
 			e->off = offs[i++];
 			e->mf = mfile_get(to);
-			e->common = to == shared_mf;
+			e->common = is_shared(to);
 			mfile_put(from);
 		}
 	}
@@ -473,7 +512,7 @@ int tm_own_locked(struct tm_file *f)
 		atomic_fetch_sub(&nown, 1);
 		return -ENOMEM;
 	}
-	struct mfile *mf = mfile_create("tmpfs-file");
+	struct mfile *mf = new_mfile(on_disk(f), "tmpfs-file");
 	int err = is_err(mf) ? (int)ptr_err(mf) : move_locked(f, mf);
 	if (err) {
 		if (!is_err(mf))
@@ -495,7 +534,7 @@ void tm_disown_locked(struct tm_file *f)
 	    atomic_load(&nown) <= TM_OWN_SOFT_MAX)
 		return;
 	pthread_once(&shared_once, shared_create);
-	if (move_locked(f, shared_mf))
+	if (move_locked(f, shared_mf[on_disk(f)]))
 		return; /* stays where it is */
 	drop_own(f);
 }

@@ -133,8 +133,8 @@ static void *write_begin(struct tm_file *f, uint64_t pos, uint64_t len, uint64_t
 
 		*ret_copied_up |= pos < f->lower_end;
 		f->ahead |= ahead;
-		*err = tm_room(want) ? tm_populate_locked(f, page, want) : -ENOSPC;
-		if (*err == -ENOSPC && want > 1 && tm_room(1))
+		*err = tm_room(TM_SB(f->ti->i.sb), want) ? tm_populate_locked(f, page, want) : -ENOSPC;
+		if (*err == -ENOSPC && want > 1 && tm_room(TM_SB(f->ti->i.sb), 1))
 			*err = tm_populate_locked(f, page, 1); /* as much as there is room for */
 		e = tm_extent_find_locked(f, page, &hole);
 	}
@@ -174,7 +174,7 @@ static ssize_t write_piece(struct tm_file *f, struct iter *it, uint64_t pos, uin
 		if (!p)
 			return err;
 		r = iter_copy_from(it, p, n);
-		if (r == -EFAULT && !tm_room(0))
+		if (r == -EFAULT && !tm_room(TM_SB(f->ti->i.sb), 0))
 			r = -ENOSPC; /* an extent of the file that was never touched */
 		mutex_lock(&f->mu);
 		again = r > 0 && f->gen != gen; /* moved under us: these bytes are lost */
@@ -376,7 +376,7 @@ static int tm_fallocate(struct file *file, int mode, uint64_t off, uint64_t len)
 		f->ahead = false; /* pages beyond the end are wanted now */
 		/* What the lower has is there already. */
 		uint64_t from = MAX(page_down(off), page_up(lower_end));
-		if (from < page_up(end) && !tm_room((page_up(end) - from) >> PAGE_SHIFT))
+		if (from < page_up(end) && !tm_room(TM_SB(f->ti->i.sb), (page_up(end) - from) >> PAGE_SHIFT))
 			err = -ENOSPC;
 		else if (from < page_up(end))
 			err = tm_populate_locked(f, from >> PAGE_SHIFT,

@@ -41,6 +41,7 @@ struct tm_super {
 	uid_t root_uid;
 	gid_t root_gid;
 	struct lower *lower;      /* root of the lower tree, or NULL; reference */
+	bool on_disk;             /* (c) where the pages of its files are */
 	unsigned marked_epoch;    /* of the save that has looked at the tree (tmpfs_state.c) */
 };
 
@@ -138,8 +139,8 @@ static inline struct tm_super *TM_SB(struct super *sb)
 /* super.c */
 struct super *tm_super_create(const struct fs_type *type, uint64_t magic, unsigned long flags,
 			      const char *data, struct lower *lower);
-/* May files take @npages more of the sandbox's memory? */
-bool tm_room(uint64_t npages);
+/* May its files take @npages more of the sandbox's memory, or of the disk? */
+bool tm_room(const struct tm_super *ts, uint64_t npages);
 extern const struct super_ops tm_super_ops;
 bool tm_charge_pages(struct tm_super *ts, uint64_t n);
 void tm_uncharge_pages(struct tm_super *ts, uint64_t n);
@@ -192,6 +193,8 @@ int tm_populate_locked(struct tm_file *f, uint64_t page, uint64_t npages);
 struct tm_extent *tm_extent_find_locked(struct tm_file *f, uint64_t page, uint64_t *ret_hole);
 void tm_remove_locked(struct tm_file *f, uint64_t page, uint64_t npages);
 int tm_zero_locked(struct tm_file *f, uint64_t off, uint64_t len);
+/* Bytes that are left where the files of a layer on disk are. */
+uint64_t tm_disk_left(void);
 struct mfile *tm_mfile_locked(struct tm_file *f);
 bool tm_frozen_locked(struct tm_file *f, const struct tm_extent *e);
 bool tm_any_frozen_locked(struct tm_file *f);

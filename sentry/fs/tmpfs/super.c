@@ -17,6 +17,7 @@
 #include "sentry/vfs/vfs_state.h"
 
 #define DEFAULT_PAGES (8UL << 30 >> PAGE_SHIFT)   /* when the sandbox has no memory limit */
+#define TM_KEEP_DISK (16UL << 20) /* the host's own, and the next writes to mapped pages */
 #define OVERLAY_PAGES (64UL << 30 >> PAGE_SHIFT)  /* shown as the size of the root file system */
 
 struct tm_options {
@@ -42,19 +43,23 @@ bool tm_charge_pages(struct tm_super *ts, uint64_t n)
  * understand, memory that is full kills them. Asked for each extent, not for each write. What a mapped file
  * gains by being touched isn't asked for; the OOM killer counts it.
  */
-static uint64_t room_pages(void)
+static uint64_t room_pages(const struct tm_super *ts)
 {
 	uint64_t total, left, keep;
 
+	if (ts->on_disk) {
+		left = tm_disk_left();
+		return (left - MIN(left, (uint64_t)TM_KEEP_DISK)) >> PAGE_SHIFT;
+	}
 	if (!mfile_space(&total, &left))
 		return UINT64_MAX;
 	keep = MIN(total / TM_KEEP_SHARE, TM_KEEP_MAX);
 	return (left - MIN(left, keep)) >> PAGE_SHIFT;
 }
 
-bool tm_room(uint64_t npages)
+bool tm_room(const struct tm_super *ts, uint64_t npages)
 {
-	uint64_t room = room_pages();
+	uint64_t room = room_pages(ts);
 
 	return room && npages <= room;
 }
@@ -178,7 +183,7 @@ static int tm_statfs(struct super *sb, struct statfs_g *ret)
 	/* The root must show some size: installers look whether there is room. It shares what there is with
 	 * everything else. */
 	if (!max && ts->lower) {
-		uint64_t room = room_pages();
+		uint64_t room = room_pages(ts);
 
 		max = kernel.limits.max_memory ? memory_pages() : OVERLAY_PAGES;
 		if (room != UINT64_MAX)

@@ -45,6 +45,8 @@ static void super_fields(struct state *s, void *obj)
 	state_ref(s, &state_lower, &ts->lower);
 	ts->max_pages = max_pages;
 	ts->max_inodes = max_inodes;
+	if (state_loading(s))
+		ts->on_disk = ts->sb.type == &overlay_fs_type && mfile_disk_provided();
 }
 
 /* Other file systems' types have supers of other sizes. */

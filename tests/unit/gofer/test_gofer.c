@@ -63,7 +63,8 @@ static void start(bool readonly, bool confine)
 		struct gofer_attach at = { .dirfd = fx.dirfd, .readonly = readonly,
 					   .file_ro = -1, .file_rw = -1 };
 		struct gofer_conf conf = { .sock = sv[1], .nattach = 1, .attach = &at,
-					   .memdirfd = open("/dev/shm", O_PATH | O_DIRECTORY) };
+					   .memdirfd = open("/dev/shm", O_PATH | O_DIRECTORY),
+					   .diskdirfd = -1 };
 
 		close(sv[0]);
 		if (confine && gofer_confine() < 0)
@@ -403,7 +404,7 @@ static void hostile_frames(void **state)
 {
 	static uint8_t in[GOFER_MSG_MAX], out[GOFER_MSG_MAX];
 	struct gofer_attach at = { .dirfd = open(fx.dir, O_PATH | O_DIRECTORY), .readonly = true };
-	struct gofer_conf conf = { .sock = -1, .nattach = 1, .attach = &at, .memdirfd = -1 };
+	struct gofer_conf conf = { .sock = -1, .nattach = 1, .attach = &at, .memdirfd = -1, .diskdirfd = -1 };
 	struct gofer *g = gofer_server_create(&conf);
 	int fds[GOFER_FDS_MAX];
 	unsigned nfds;

@@ -59,7 +59,7 @@ static int setup(void **state)
 	if (pid == 0) {
 		struct gofer_attach at = { .dirfd = dirfd_, .file_ro = -1, .file_rw = -1 };
 		struct gofer_conf conf = { .sock = sv[1], .nattach = 1, .attach = &at,
-					   .memdirfd = -1 };
+					   .memdirfd = -1, .diskdirfd = -1 };
 
 		close(sv[0]);
 		_exit(gofer_serve(&conf) != 0);

@@ -558,7 +558,7 @@ static int setup_overlay(void **state)
 	if (gofer_pid == 0) {
 		struct gofer_attach at = { .dirfd = open(lower_dir, O_PATH), .readonly = true };
 		struct gofer_conf conf = { .sock = sv[1], .nattach = 1, .attach = &at,
-					   .memdirfd = -1 };
+					   .memdirfd = -1, .diskdirfd = -1 };
 
 		close(sv[0]);
 		_exit(gofer_serve(&conf) != 0);
@@ -566,7 +566,7 @@ static int setup_overlay(void **state)
 	close(sv[1]);
 	client = gofer_client_create(sv[0]);
 	assert_false(is_err(client));
-	sb = overlay_create_super(client, 0, 0);
+	sb = overlay_create_super(client, 0, 0, 0);
 	root = dentry_inode(sb->root);
 	return 0;
 }
