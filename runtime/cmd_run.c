@@ -23,6 +23,7 @@
 #include "runtime/hooks.h"
 #include "runtime/image_store.h"
 #include "runtime/keeper.h"
+#include "runtime/notify.h"
 #include "runtime/pod.h"
 #include "runtime/console_socket.h"
 #include "runtime/errno_text.h"
@@ -225,6 +226,7 @@ int container_boot(struct boot_request *b, struct statedir **ret_dir)
 			    .bundle = b->bundle,
 			    .overlay = b->overlay,
 			    .layer = -1,
+			    .notify = b->notify,
 			    .platform = globals.platform,
 			    .seccomp = seccomp,
 			    .strace = globals.strace,
@@ -304,6 +306,9 @@ static int prepare(const char *id, struct boot_request *b, enum overlay_mode ove
 	if (!b->spec)
 		return cli_fail("%s", why);
 	warn_of(b->spec);
+	b->notify = notify_wanted();
+	if (b->notify)
+		notify_prepare(b->spec);
 	keeper_option(b->spec, IDLE_ANNOTATION, o.idle_suspend);
 	keeper_option(b->spec, EVERY_ANNOTATION, o.checkpoint_every);
 	keeper_option(b->spec, GUEST_SNAPSHOTS_ANNOTATION, o.guest_snapshots);
@@ -442,6 +447,8 @@ int container_run(struct boot_request *b, bool keep, bool tied)
 	}
 	if (b->console_fd >= 0)
 		close(b->console_fd);
+	if (b->notify)
+		notify_wait_aside(s);
 	status = container_follow(s, a, tied);
 	attach_end(a);
 	if (status == NO_STATUS && store_suspended(s)) {
@@ -473,6 +480,7 @@ static int run(int argc, char **argv)
 		(void)cli_destroy(s, true); /* the first failure is what is reported */
 		return 1;
 	}
+	notify_wait(s);
 	return 0;
 }
 
@@ -500,7 +508,10 @@ static int start(int argc, char **argv)
 	AUTO(statedir_close) struct statedir *s = cli_open(argv[0]);
 
 	(void)argc;
-	return s ? container_begin(s) : 1;
+	if (!s || container_begin(s))
+		return 1;
+	notify_wait(s);
+	return 0;
 }
 
 const struct command cmd_run = {

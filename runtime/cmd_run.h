@@ -19,6 +19,7 @@ struct boot_request {
 	const struct restore_source *restore; /* or NULL */
 	const int *stdio;   /* the guest's 0, 1, 2; NULL: ours */
 	struct statedir *woken; /* the state directory of a sandbox without processes, borrowed; NULL: a new one */
+	bool notify;        /* it gets a socket for sd_notify */
 	bool cgroup;        /* it gets control groups of its own */
 	pid_t pid;          /* out */
 };

@@ -152,7 +152,8 @@ int container_build(struct container *c, char **ret_why)
 	c->root = mntns_root(mnt);
 	if (load_seccomp(c, ret_why))
 		return -1;
-	if (container_mount_all(c, mnt, ret_why) || container_sysctls(c, ret_why))
+	if (container_mount_all(c, mnt, ret_why) || container_notify(c, mnt, ret_why) ||
+	    container_sysctls(c, ret_why))
 		return -1;
 	b->spec->process.extra_fds = b->extra_fds;
 	b->spec->process.nextra_fds = b->nextra_fds;

@@ -71,6 +71,7 @@ struct container {
 	struct mutex mu;         /* RANK_CONTROL */
 	struct cond changed;
 	bool started, stopped;
+	bool ready;              /* (mu) it has said so: container_notify.c */
 	pthread_t watcher;       /* of its first process */
 
 	/* Pods (container_pod.c). */
@@ -136,6 +137,8 @@ int container_mount_all(struct container *c, struct mntns *mnt, char **ret_why);
 int container_mount_new(struct container *c, const json_t *was_mounts, char **ret_why);
 /* The mount point @dest in *ret (references); what is missing of it is made, with @file as an empty file. */
 int container_mountpoint(struct container *c, const char *dest, bool file, struct path *ret);
+/* container_notify.c: the socket for sd_notify, if its launcher asks for it. 0, or -1 with *ret_why. */
+int container_notify(struct container *c, struct mntns *mnt, char **ret_why);
 /* container_machine_id.c: of a loaded sandbox whose launcher asks for another one than @was_annotations have. 0, or -1
  * with *ret_why. */
 int container_machine_id(struct container *c, const json_t *was_annotations, char **ret_why);

@@ -43,6 +43,9 @@ void control_snapshots_allow(void);
 /* The container has stopped. */
 void control_snapshots_end(void);
 
+/* container_notify.c: waits until it is ready. */
+void control_notify(struct control_request *r);
+
 /* control_pause.c */
 void control_pause(struct control_request *r);
 void control_resume(struct control_request *r);

@@ -362,6 +362,7 @@ static const struct control_op {
 	{ "stats", control_stats },
 	{ "create", control_create },
 	{ "snapshots", control_snapshots },
+	{ "notify", control_notify },
 };
 
 static void serve_request(struct control_request *r)

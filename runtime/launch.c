@@ -454,6 +454,8 @@ int launch_boot(const struct launch *l, int sock, const struct attach_set *a, co
 	}
 	if (l->layer >= 0)
 		json_object_set_new(msg, "layer_size", json_integer((json_int_t)l->layer_size));
+	if (l->notify)
+		json_object_set_new(msg, "notify", json_true());
 	if (theirs->volumes >= 0) {
 		json_object_set_new(msg, "volumes", json_true());
 		fds[n++] = theirs->volumes;

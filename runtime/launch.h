@@ -33,6 +33,7 @@ struct launch {
 	struct cgroup *cgroup; /* where its processes go, or NULL; borrowed */
 	json_t *seccomp;      /* the guest's filter (seccomp_profile.h), or JSON null; borrowed */
 	bool strace, debug;
+	bool notify;          /* its process gets a socket for sd_notify (notify.h) */
 	int stdio[3];         /* the guest's 0, 1, 2; unused with a terminal */
 	const int *extra_fds; /* the guest's 3, 4 ... */
 	unsigned nextra_fds;

@@ -170,10 +170,10 @@ static void end_call(struct task *t)
 	if (unlikely(t->freeze.progress))
 		freeze_settle_progress(t);
 	ptrace_syscall_exit(t);
+	t->in_syscall = false; /* saved from here on: what is left is the business of signals */
 	if (unlikely(needs_attention(t) || t->has_saved_blocked || is_restart_code(t)))
 		attend(t);
 	t->regs.orig_rax = (uint64_t)-1;
-	t->in_syscall = false;
 }
 
 static void serve_call(struct task *t, const struct plat_trap *trap)

@@ -159,6 +159,11 @@ static int send_to(struct task *t, struct unix_sock *u, struct unix_sock *p, str
 {
 	int64_t deadline = sock_deadline(&u->sk.sndtimeo_ns);
 
+	if (p->sink) {
+		p->sink(p->sink_arg, b->data, b->len);
+		unix_buf_free(b);
+		return 0;
+	}
 	for (;;) {
 		int err = deliver(u, p, b);
 		long r;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Inside of AF_UNIX. Files: unix.c (life, names' users, options), unix_name.c (binding), unix_stream.c,
- * unix_dgram.c (data), unix_scm.c (ancillary data), unix_gc.c (files in flight).
+ * unix_dgram.c (data), unix_sink.c (read by the kernel), unix_scm.c (ancillary data), unix_gc.c (files in flight).
  *
  * Lock order: unix_bind_mu > unix_gc_mu > socket.mu (a listener's before its queued connections') > waitq.mu.
  * No two connected sockets' locks are held at once otherwise. Files are never put with a lock held.
@@ -67,6 +67,9 @@ struct unix_sock {
 	struct waitq room_wq;        /* messages: room in rq for senders */
 	struct list clients;         /* (m) of client_node: who is connected to us (messages) */
 	struct list client_node;     /* (peer's m) */
+
+	void (*sink)(void *arg, const void *msg, size_t len); /* (o) unix_sink.c */
+	void *sink_arg;              /* (o) */
 
 	struct list accept_q;        /* (m) listener: of accept_node */
 	struct list accept_node;
