@@ -22,7 +22,7 @@ static const struct command *const commands[] = {
 	&cmd_ps,   &cmd_kill, &cmd_wait,   &cmd_delete, &cmd_spec, &cmd_features, &cmd_debug,
 	&cmd_pause, &cmd_resume, &cmd_update, &cmd_events,
 	&cmd_checkpoint, &cmd_restore, &cmd_fork,
-	&cmd_suspend, &cmd_wake, &cmd_snapshot, &cmd_snapshots, &cmd_rollback, &cmd_prune, &cmd_tree,
+	&cmd_suspend, &cmd_wake, &cmd_snapshot, &cmd_snapshots, &cmd_rollback, &cmd_prune, &cmd_tree, &cmd_cp,
 	&cmd_attach, &cmd_keep, &cmd_export, &cmd_import,
 };
 

@@ -26,7 +26,7 @@ int cli_main(int argc, char **argv);
 int cli_fail(const char *fmt, ...) __printf(1, 2) __cold;
 
 extern const struct command cmd_checkpoint, cmd_restore, cmd_fork, cmd_suspend, cmd_wake, cmd_snapshot, cmd_snapshots,
-	cmd_rollback, cmd_prune, cmd_tree, cmd_attach, cmd_keep,
+	cmd_rollback, cmd_prune, cmd_tree, cmd_cp, cmd_attach, cmd_keep,
 	cmd_export, cmd_import;
 extern const struct command cmd_run, cmd_create, cmd_start, cmd_exec, cmd_state, cmd_list, cmd_ps, cmd_kill,
 	cmd_delete, cmd_wait, cmd_spec, cmd_features, cmd_do, cmd_debug, cmd_pause, cmd_resume, cmd_update,
