@@ -18,6 +18,7 @@
 #include "runtime/control.h"
 #include "runtime/errno_text.h"
 #include "runtime/image_store.h"
+#include "runtime/isolate.h"
 #include "runtime/park.h"
 
 static struct {
@@ -251,7 +252,8 @@ static int leave_waiter(struct statedir *s, int sock, struct attach *a)
 		return cli_fail("%s", why), 255;
 	if (pid == 0) {
 		leave_caller(a);
-		_exit(follow(sock, a));
+		close(s->fd);
+		_exit(waiter_confine() ? 255 : follow(sock, a));
 	}
 	if (tell_pid(pid)) {
 		(void)kill(pid, SIGKILL); /* and the process with it */

@@ -22,6 +22,7 @@
 #include "runtime/guest_snapshots.h"
 #include "runtime/hooks.h"
 #include "runtime/image_store.h"
+#include "runtime/isolate.h"
 #include "runtime/keeper.h"
 #include "runtime/notify.h"
 #include "runtime/pod.h"
@@ -147,13 +148,12 @@ static int save_state(const struct launch *l, pid_t pid, char **ret_why)
 	return save_state_as(l, pid, true, ret_why);
 }
 
+/* On the connection on which we wait for its end. */
 static void send_resize(void *arg, unsigned rows, unsigned cols)
 {
-	AUTO_FREE char *why = NULL;
-	json_t *req = json_pack("{s:s, s:i, s:i}", "op", "resize", "rows", (int)rows, "cols",
-				(int)cols);
+	json_t *req = json_pack("{s:i, s:i}", "rows", (int)rows, "cols", (int)cols);
 
-	json_decref(cli_request(arg, req, &why));
+	(void)control_send(*(int *)arg, req, NULL, 0); /* a size that got lost is no failure */
 	json_decref(req);
 }
 
@@ -170,9 +170,9 @@ static void leave_relay(struct statedir *s, struct boot_request *b)
 	cgroup_join(s);
 	attach_adopt(b->relay);
 	sock = control_connect(s->fd);
-	req = json_pack("{s:s}", "op", "wait");
-	if (sock >= 0 && !control_send(sock, req, NULL, 0))
-		json_decref(attach_run(b->relay, sock, send_resize, s));
+	req = json_pack("{s:s, s:b}", "op", "wait", "listens", 1);
+	if (sock >= 0 && !control_send(sock, req, NULL, 0) && !waiter_confine())
+		json_decref(attach_run(b->relay, sock, send_resize, &sock));
 	_exit(0);
 }
 
@@ -379,7 +379,7 @@ int container_follow(struct statedir *s, struct attach *a, bool tied)
 {
 	struct follow f = { s, tied };
 	AUTO_CLOSE int sock = control_connect(s->fd);
-	json_t *req = json_pack("{s:s, s:b}", "op", "wait", "tied", tied), *rep = NULL;
+	json_t *req = json_pack("{s:s, s:b, s:b}", "op", "wait", "tied", tied, "listens", a != NULL), *rep = NULL;
 	int status;
 
 	if (sock >= 0 && !control_send(sock, req, NULL, 0)) {
@@ -387,7 +387,7 @@ int container_follow(struct statedir *s, struct attach *a, bool tied)
 			json_decref(req);
 			return 1;
 		}
-		rep = a ? attach_run(a, sock, send_resize, s) : client_wait(sock, forward, &f);
+		rep = a ? attach_run(a, sock, send_resize, (int[]){ sock }) : client_wait(sock, forward, &f);
 	}
 	json_decref(req);
 	status = json_is_integer(json_object_get(rep, "status")) ?

@@ -4,8 +4,8 @@
  * socket. A message is a header (magic, length of the body), to which up to CONTROL_MAX_FDS
  * descriptors are attached, and the body. One request a connection; its replies follow in order.
  *
- * Requests ("op"): start, kill {signal, all}, wait, ps, exec {process}, resize {rows, cols, session},
- * state, stats. Replies: {"ok": true, ...} or {"error": "text"}.
+ * Requests ("op"): start, kill {signal, all}, wait, ps, exec {process}, state, stats ... (control_server.c has
+ * the table). Replies: {"ok": true, ...} or {"error": "text"}.
  */
 #ifndef RUNTIME_CONTROL_H
 #define RUNTIME_CONTROL_H

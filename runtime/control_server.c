@@ -99,31 +99,56 @@ static void op_start(struct container *c, int sock, const int *fds, unsigned nfd
 	}
 }
 
-/* A client whose container is to end with it: its connection closing is its end. */
-struct tie {
+/*
+ * A client that waits and speaks: {signal} for the first process, {rows, cols} for its terminal. With "tied" its
+ * container is to end with it: its connection closing is its end.
+ */
+struct wait_listener {
 	struct container *c;
 	int sock;
+	bool tied;
 };
 
-static void *tie_main(void *arg)
+static void resize_console(struct container *c, const json_t *req)
 {
-	struct tie *t = arg;
-	char c;
+	struct console *con;
 
-	while (recv(t->sock, &c, 1, 0) > 0) /* host: recvfrom */
-		;
-	if (!t->c->stopped)
-		container_signal(t->c, SIGKILL);
+	world_enter();
+	mutex_lock(&c->mu);
+	con = c->init->console; /* none any more once it has stopped */
+	if (con)
+		console_resize(con, (unsigned)json_integer_value(json_object_get(req, "rows")),
+			       (unsigned)json_integer_value(json_object_get(req, "cols")));
+	mutex_unlock(&c->mu);
+	world_leave();
+}
+
+static void *wait_listen(void *arg)
+{
+	struct wait_listener *l = arg;
+	json_t *req;
+
+	while ((req = control_recv(l->sock, NULL, NULL))) {
+		json_int_t sig = json_integer_value(json_object_get(req, "signal"));
+
+		if (sig > 0 && sig <= NSIG_GUEST && !l->c->stopped)
+			container_signal(l->c, (int)sig);
+		else if (json_object_get(req, "rows"))
+			resize_console(l->c, req);
+		json_decref(req);
+	}
+	if (l->tied && !l->c->stopped)
+		container_signal(l->c, SIGKILL);
 	return NULL;
 }
 
 static void op_wait(struct container *c, int sock, json_t *req)
 {
-	struct tie tie = { c, sock };
-	bool tied = json_is_true(json_object_get(req, "tied"));
+	struct wait_listener l = { c, sock, json_is_true(json_object_get(req, "tied")) };
+	bool listens = l.tied || json_is_true(json_object_get(req, "listens"));
 	pthread_t th;
 
-	if (tied && pthread_create(&th, NULL, tie_main, &tie)) {
+	if (listens && pthread_create(&th, NULL, wait_listen, &l)) {
 		reply_error(sock, "cannot start a thread");
 		return;
 	}
@@ -133,8 +158,8 @@ static void op_wait(struct container *c, int sock, json_t *req)
 	mutex_unlock(&c->mu);
 	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status",
 			      container_exit_code(c->exit_status)));
-	if (tied) {
-		shutdown(sock, SHUT_RD); /* host: shutdown. Ends the watcher */
+	if (listens) {
+		shutdown(sock, SHUT_RD); /* host: shutdown. Ends the listener */
 		pthread_join(th, NULL);
 	}
 }
@@ -165,21 +190,6 @@ static void op_ps(struct container *c, int sock)
 	}
 	world_leave();
 	reply(sock, json_pack("{s:b, s:o}", "ok", 1, "processes", list));
-}
-
-static void op_resize(struct container *c, int sock, json_t *req)
-{
-	struct console *con;
-
-	world_enter();
-	mutex_lock(&c->mu);
-	con = c->init->console; /* none any more once it has stopped */
-	if (con)
-		console_resize(con, (unsigned)json_integer_value(json_object_get(req, "rows")),
-			       (unsigned)json_integer_value(json_object_get(req, "cols")));
-	mutex_unlock(&c->mu);
-	world_leave();
-	reply(sock, json_pack("{s:b}", "ok", 1));
 }
 
 /*
@@ -336,11 +346,6 @@ static void handle_ps(struct control_request *r)
 	op_ps(r->c, r->sock);
 }
 
-static void handle_resize(struct control_request *r)
-{
-	op_resize(r->c, r->sock, r->json);
-}
-
 static const struct control_op {
 	const char *name;
 	void (*fn)(struct control_request *r);
@@ -351,7 +356,6 @@ static const struct control_op {
 	{ "wait", handle_wait },
 	{ "kill", control_kill },
 	{ "ps", handle_ps },
-	{ "resize", handle_resize },
 	{ "counters", control_counters },
 	{ "pause", control_pause },
 	{ "resume", control_resume },

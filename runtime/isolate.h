@@ -24,5 +24,7 @@ int __must_check isolate_drop(uint64_t keep);
 void isolate_raise_nofile(void);
 /* Installs the sentry's system call filter (runtime/sentry_filter.c). */
 int __must_check sentry_confine(void);
+/* Leaves a process nothing but to wait for a guest's process (runtime/waiter_filter.c): no capabilities, few calls. */
+int __must_check waiter_confine(void);
 
 #endif

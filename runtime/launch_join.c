@@ -25,49 +25,48 @@
 #include "runtime/cli.h"
 #include "runtime/control.h"
 #include "runtime/errno_text.h"
+#include "runtime/isolate.h"
 #include "runtime/launch_priv.h"
 
 #define WAITER_SOCK 3
-#define WAITER_DIR 4
 #define KILLED 137 /* nobody is left who would tell more */
 
+/* On the connection on which we wait for its end. */
 static void forward(void *arg, int sig)
 {
-	AUTO_FREE char *why = NULL;
-	json_t *req = json_pack("{s:s, s:i}", "op", "kill", "signal", sig);
+	json_t *req = json_pack("{s:i}", "signal", sig);
 
-	json_decref(cli_request(arg, req, &why)); /* too late if it has stopped */
+	(void)arg;
+	(void)control_send(WAITER_SOCK, req, NULL, 0); /* too late if it has stopped */
 	json_decref(req);
 }
 
 /* Nothing of the launcher's stays open: callers wait for the ends of their pipes. */
-static bool keep_only(int sock, int dir)
+static bool keep_only(int sock)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int high[2] = { fcntl(sock, F_DUPFD_CLOEXEC, 10), fcntl(dir, F_DUPFD_CLOEXEC, 10) };
+	int high = fcntl(sock, F_DUPFD_CLOEXEC, 10);
 
 	for (int i = 0; i < 3; i++)
 		if (dup2(null, i) < 0)
 			return false;
-	if (dup2(high[0], WAITER_SOCK) < 0 || dup2(high[1], WAITER_DIR) < 0)
+	if (dup2(high, WAITER_SOCK) < 0)
 		return false;
-	(void)close_range(WAITER_DIR + 1, ~0U, 0); /* it isn't refused */
+	(void)close_range(WAITER_SOCK + 1, ~0U, 0); /* it isn't refused */
 	return chdir("/") == 0;
 }
 
-static void __noreturn wait_for_end(const struct launch *l, int sock, int netns)
+static void __noreturn wait_for_end(int sock, int netns)
 {
-	struct statedir dir = *l->dir;
-	json_t *req = json_pack("{s:s, s:b}", "op", "wait", "tied", 1), *rep = NULL;
+	json_t *req = json_pack("{s:s, s:b, s:b}", "op", "wait", "tied", 1, "listens", 1), *rep = NULL;
 	json_t *v;
 
 	setsid();
 	client_block_signals();
-	if ((netns >= 0 && setns(netns, CLONE_NEWNET)) || !keep_only(sock, dir.fd))
+	if ((netns >= 0 && setns(netns, CLONE_NEWNET)) || !keep_only(sock) || waiter_confine())
 		_exit(127);
-	dir.fd = WAITER_DIR;
 	if (!control_send(WAITER_SOCK, req, NULL, 0))
-		rep = client_wait(WAITER_SOCK, forward, &dir);
+		rep = client_wait(WAITER_SOCK, forward, NULL);
 	v = json_object_get(rep, "status");
 	_exit(json_is_integer(v) ? (int)json_integer_value(v) : KILLED);
 }
@@ -97,7 +96,7 @@ static pid_t leave_waiter(const struct launch *l, char **ret_why)
 	fflush(NULL);
 	pid = cgroup_fork(l->cgroup, 0, ret_why);
 	if (pid == 0)
-		wait_for_end(l, sock, netns);
+		wait_for_end(sock, netns);
 	return pid;
 }
 

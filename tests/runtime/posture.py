@@ -15,7 +15,7 @@ import sys
 import termios
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from _lib import WORK, bundle, hf, main, process_tree, state, test  # noqa: E402
+from _lib import WORK, alive, bundle, hf, main, process_tree, state, test, wait_for  # noqa: E402
 
 GOFER_CAPS = 0x1 | 0x2 | 0x4 | 0x8 | 0x10  # chown, dac_override, dac_read_search, fowner, fsetid
 NAMESPACES = ("user", "pid", "net", "ipc", "mnt", "uts", "cgroup")
@@ -183,6 +183,59 @@ def stubs():
                 assert "[vdso]" not in line and "[vvar]" not in line, line
                 # nothing of the launcher's or the sentry's image
                 assert "holdfast" not in line, line
+
+
+def check_waiter(pid):
+    assert wait_for(lambda: status(pid)["Seccomp"] == "2"), "it isn't confined"  # it may be on its way when the command returns
+    st = status(pid)
+    for c in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb"):
+        assert int(st[c], 16) == 0, (pid, c, st[c])
+    assert st["NoNewPrivs"] == "1", st
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert limits(pid)["Max core file size"] == ["0", "0"]
+
+
+@test
+def waiters():
+    """A process of `exec --detach`, and one that carries a terminal's bytes."""
+    with Sandbox() as sb:
+        path = WORK + "/tty.sock"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen(1)
+        for n, extra in enumerate(([], ["--tty", "--console-socket", path])):
+            s, _, err = hf("exec", "--detach", "--pid-file", f"{WORK}/pid{n}", *extra, "p", "/bin/sleep", "1000")
+            assert s == 0, err
+            with open(f"{WORK}/pid{n}") as f:
+                pid = int(f.read())
+            check_waiter(pid)
+            for fd, (link, ino) in descriptors(pid).items():
+                assert ino not in sb.junk and not link.startswith("/tmp"), (pid, fd, link)
+            os.kill(pid, 15)  # passed on
+            wait_for(lambda pid=pid: not alive(pid))
+        listener.close()
+
+
+@test
+def relay():
+    """What `create --console-socket` leaves behind."""
+    path = WORK + "/tty2.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(1)
+
+    def tty(c):
+        c["process"]["terminal"] = True
+    before = set(process_tree())
+    s, _, err = hf("create", "-b", bundle("b4", ["/bin/sleep", "1000"], tty), "--console-socket", path, "t")
+    assert s == 0, err
+    try:
+        left = [p for p in set(process_tree()) - before if "create" in cmdline(p)]
+        assert len(left) == 1, [cmdline(p) for p in set(process_tree()) - before]
+        check_waiter(left[0])
+    finally:
+        hf("delete", "--force", "t")
+        listener.close()
 
 
 @test

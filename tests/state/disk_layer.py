@@ -46,7 +46,7 @@ def held(cid):
             st = os.stat(f"/proc/{pid}/fd/{fd}")
         except OSError:
             continue
-        if LAYER in where or st.st_dev == os.stat(LAYER).st_dev and ".holdfast-" in where:
+        if LAYER in where:
             sizes[st.st_ino] = st.st_blocks * 512
     return sum(sizes.values())
 
