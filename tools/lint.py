@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that a compiler doesn't know: layering, banned calls, guest pointers, licence heads, sizes."""
+"""Rules that a compiler doesn't know: layering, banned calls, guest pointers, licence heads, sizes, saved
+types without documentation."""
 import glob
 import os
 import re
@@ -84,6 +85,19 @@ def check_mode(full, path, src):
         problem(path, 1, "has an interpreter line, but is not executable")
 
 
+def documented_types():
+    """(name, version) of the saved types that docs/image-types.md has."""
+    with open(f"{TOP}/docs/image-types.md", encoding="utf-8") as f:
+        return set(re.findall(r"^## \d+ (\w+), version (\d+)$", f.read(), re.M))
+
+
+def check_saved_types(path, src, documented):
+    for m in re.finditer(r"\.id = STATE_(\w+),\s*\.version = (\d+),", src):
+        if (m[1].lower(), m[2]) not in documented:
+            problem(path, src[:m.start()].count("\n") + 1,
+                    f"docs/image-types.md has no version {m[2]} of type {m[1].lower()}: its fields belong there")
+
+
 def sources():
     for layer in list(LAYERS) + ["tests", "tools"]:
         for ext in ("c", "h", "S", "py", "sh", "def"):
@@ -91,7 +105,7 @@ def sources():
 
 
 def main():
-    n = 0
+    n, documented = 0, documented_types()
     for full in sorted(sources()):
         path = os.path.relpath(full, TOP)
         with open(full, encoding="utf-8") as f:
@@ -102,6 +116,7 @@ def main():
         if path.endswith((".c", ".h")):
             check_includes(path, src)
             check_code(path, src)
+            check_saved_types(path, src, documented)
     for p in problems:
         print(p)
     print(f"lint: {n} files, {len(problems)} problems")

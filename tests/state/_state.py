@@ -2,13 +2,16 @@
 """Shared by the tests of checkpoints: guests that set something up, are saved, and look afterwards."""
 import glob
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TESTS, "runtime"))
-from _lib import HOLDFAST, STATE, TOP, WORK, alive, bundle, busybox_root, clean_up, hf, main, state, test, wait_for  # noqa: E402,F401
+from _lib import HOLDFAST, Skip, STATE, TOP, WORK, alive, bundle, busybox_root, clean_up, hf, main, state, test, wait_for  # noqa: E402,F401
 
 GUESTS = os.path.join(TOP, "build/tests/state")
 IMAGE = os.path.join(WORK, "image")
@@ -42,6 +45,26 @@ def run_detached(args, out):
                            stderr=e, timeout=60, check=False)
         e.seek(0)
         return p.returncode, e.read().decode(errors="replace")
+
+
+def on_terminal(*args):
+    """A holdfast command on a terminal of its own: our end."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(os.environ["HOLDFAST"], ["holdfast", "--root", STATE, *args])
+    return fd
+
+
+def reads(fd, words, seconds=15.0):
+    """Until a terminal has shown @words."""
+    out, end = b"", time.monotonic() + seconds
+    while words not in out and time.monotonic() < end:
+        if select.select([fd], [], [], 0.1)[0]:
+            try:
+                out += os.read(fd, 4096)
+            except OSError:
+                break
+    assert words in out, out
 
 
 def debian():

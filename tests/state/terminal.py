@@ -3,12 +3,10 @@
 """A shell on a terminal is saved, and goes on at the terminal of whoever restores it."""
 import os
 import pty
-import select
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from _state import IMAGE, STATE, bundle, checkpoint, hf, main, test  # noqa: E402
+from _state import IMAGE, STATE, bundle, checkpoint, hf, main, reads, test  # noqa: E402
 
 
 def client(*args):
@@ -17,17 +15,6 @@ def client(*args):
     if pid == 0:
         os.execv(os.environ["HOLDFAST"], ["holdfast", "--root", STATE, *args])
     return pid, fd
-
-
-def reads(fd, words, seconds=15.0):
-    out, end = b"", time.monotonic() + seconds
-    while words not in out and time.monotonic() < end:
-        if select.select([fd], [], [], 0.1)[0]:
-            try:
-                out += os.read(fd, 4096)
-            except OSError:
-                break
-    assert words in out, out
 
 
 def ends(pid, fd):
