@@ -12,6 +12,7 @@
 #include "sentry/fs/devpts/devpts.h"
 #include "sentry/fs/devpts/tty.h"
 #include "sentry/fs/hostfd/hostfd.h"
+#include "sentry/socket/host/host_sock.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/kernel/ns.h"
 
@@ -115,15 +116,23 @@ static void free_strv(char **v)
 	free(v);
 }
 
+static struct file *extra_file(struct container *c, int fd)
+{
+	int fl;
+
+	if (host_sock_listens(fd))
+		return host_sock_create_file(c->ns->net, fd);
+	fl = fcntl(fd, F_GETFL); /* host: fcntl */
+	return hostfd_create_file(fd, fl < 0 ? O_RDWR : (unsigned)fl & (O_ACCMODE | O_APPEND));
+}
+
 /* Descriptors 3, 4 ... Takes them over, also on failure: 0 or -errno. */
-static int install_extra(struct files *files, const struct spec_process *p)
+static int install_extra(struct container *c, struct files *files, const struct spec_process *p)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < p->nextra_fds; i++) {
-		int fl = fcntl(p->extra_fds[i], F_GETFL); /* host: fcntl */
-		struct file *f = hostfd_create_file(p->extra_fds[i], fl < 0 ? O_RDWR :
-								     (unsigned)fl & (O_ACCMODE | O_APPEND));
+		struct file *f = extra_file(c, p->extra_fds[i]);
 
 		if (is_err(f))
 			err = (int)ptr_err(f);
@@ -203,7 +212,7 @@ struct session *container_spawn(struct container *c, const struct spec_process *
 			return NULL;
 		}
 	}
-	if (install_stdio(files, slave, stdio, s->number) || install_extra(files, p)) {
+	if (install_stdio(files, slave, stdio, s->number) || install_extra(c, files, p)) {
 		*ret_why = kstrdup("cannot use the descriptors");
 		files_put(files);
 		free(s);

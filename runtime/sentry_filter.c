@@ -27,6 +27,8 @@ static const int allowed[] = {
 	/* talking to the gofer, stubs and the CLI over sockets made before */
 	SCMP_SYS(accept4), SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(recvfrom),
 	SCMP_SYS(sendto), SCMP_SYS(socketpair), SCMP_SYS(shutdown),
+	/* what sockets of LISTEN_FDS are (sentry/socket/host) */
+	SCMP_SYS(getsockopt), SCMP_SYS(getsockname), SCMP_SYS(getpeername),
 	/* waiting */
 	SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl),
 	SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(eventfd2), SCMP_SYS(futex),

@@ -248,7 +248,7 @@ static struct waitq *socket_waitq(struct file *f)
 {
 	struct socket *s = f->priv;
 
-	return &s->wq;
+	return s->ops->waitq ? s->ops->waitq(s) : &s->wq;
 }
 
 static long socket_ioctl(struct task *t, struct file *f, unsigned cmd, uint64_t arg)

@@ -82,6 +82,7 @@ struct proto_ops {
 	ssize_t (*sendmsg)(struct task *t, struct socket *s, struct sock_msg *m, int flags);
 	ssize_t (*recvmsg)(struct task *t, struct socket *s, struct sock_msg *m, int flags);
 	uint32_t (*poll)(struct socket *s);
+	struct waitq *(*waitq)(struct socket *s); /* NULL: s->wq */
 	/* -ENOIOCTLCMD: not mine. */
 	long (*ioctl)(struct task *t, struct socket *s, unsigned cmd, uint64_t arg);
 	/* Levels and options that sock_setsockopt() doesn't know. -ENOPROTOOPT. */

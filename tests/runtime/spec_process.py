@@ -3,9 +3,11 @@
 """The process object of config.json, and descriptors passed on."""
 import json
 import os
+import socket
 import subprocess
+import threading
 
-from _lib import HOLDFAST, STATE, WORK, bundle, hf, main, test
+from _lib import HOLDFAST, STATE, TOP, WORK, bundle, hf, main, test
 
 
 def run(script, edit=None, status=0, options=(), **kw):
@@ -146,6 +148,63 @@ def preserved_descriptors():
         assert out == "first\n6\nLISTEN_FDS=1\nLISTEN_PID=1\n", (s, out, err)
     s, _, err = run_with_fds(["run", "--preserve-fds", "1", "--bundle", d, "p"], ())
     assert s == 1 and "unable to stat preserved-fd" in err, err
+
+
+SERVER = """
+import os, select, socket, sys
+assert (os.environ["LISTEN_FDS"], os.environ["LISTEN_PID"]) == ("1", "1")
+s = socket.socket(fileno=3)
+assert s.type == socket.SOCK_STREAM and s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+print(s.family.name, flush=True)
+e = select.epoll(); e.register(s, select.EPOLLIN)
+for i in range(3):
+    assert e.poll()[0][0] == 3
+    c, _ = s.accept()
+    while True:
+        b = c.recv(100)
+        if not b: break
+        c.sendall(b.upper())
+    c.shutdown(socket.SHUT_WR); c.close()
+s.setblocking(False)
+try: s.accept()
+except BlockingIOError: print("none", flush=True)
+to = "/elsewhere" if s.family == socket.AF_UNIX else ("127.0.0.1", 1)
+for call in (lambda: s.send(b"x"), lambda: s.sendto(b"x", to), lambda: s.connect(to), lambda: s.bind(to)):
+    try: call()
+    except OSError: continue
+    print("reaches more than its clients")
+"""
+
+
+@test
+def a_listening_socket_is_accepted_from():
+    """Socket activation: LISTEN_FDS with a unix socket, and one of the loopback network."""
+    root = subprocess.run([os.path.join(TOP, "tools/mkrootfs.sh"), "test"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+
+    def edit(c):
+        c["root"]["path"] = root
+    d = bundle("listen", ("/usr/bin/python3", "-c", SERVER), edit)
+    path = os.path.join(WORK, "activated")
+    for family, name, where in ((socket.AF_UNIX, "AF_UNIX", path), (socket.AF_INET, "AF_INET", ("127.0.0.1", 0))):
+        server = socket.socket(family)
+        server.bind(where)
+        server.listen(5)
+        result = []
+        th = threading.Thread(target=lambda s=server: result.append(run_with_fds(["run", "--bundle", d, "l"], (s.fileno(),), {"LISTEN_FDS": "1"})))
+        th.start()
+        for i in range(3):
+            c = socket.socket(family)
+            c.connect(server.getsockname())
+            c.sendall(b"words " * (i * 10000 + 1))
+            c.shutdown(socket.SHUT_WR)
+            got = b""
+            while b := c.recv(65536):
+                got += b
+            assert got == b"WORDS " * (i * 10000 + 1), len(got)
+            c.close()
+        th.join(60)
+        assert result and result[0][:2] == (0, f"{name}\nnone\n"), result
+        server.close()
 
 
 @test
