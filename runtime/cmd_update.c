@@ -166,6 +166,8 @@ static int tell_sentry(struct statedir *s, const json_t *res, uint64_t memory)
 
 	if (memory)
 		json_object_set_new(req, "memory", json_integer((json_int_t)memory));
+	if (number(res, "memory", "limit", &v))
+		json_object_set_new(req, "memory_limited", json_boolean(v > 0));
 	if (number(res, "pids", "limit", &v))
 		json_object_set_new(req, "pids", json_integer(v > 0 ? v : 0));
 	if (number(res, "cpu", "quota", &v))

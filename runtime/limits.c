@@ -16,6 +16,7 @@
 
 #include "runtime/control.h"
 #include "runtime/control_ops.h"
+#include "runtime/oom_event.h"
 #include "sentry/kernel/kmem.h"
 
 #define MAX_TASKS_DEFAULT 8192
@@ -89,7 +90,8 @@ static int64_t asked(const json_t *req, const char *key)
 	return json_is_integer(v) ? json_integer_value(v) : -1;
 }
 
-/* {memory, pids, quota, period, cpus}: each may be missing; 0 is no limit, except for memory. */
+/* {memory, memory_limited, pids, quota, period, cpus}: each may be missing; 0 is no limit, except for memory, where
+ * "memory_limited" says whether somebody asked for the number. */
 void control_limits(struct control_request *r)
 {
 	int64_t memory = asked(r->json, "memory"), pids = asked(r->json, "pids");
@@ -102,6 +104,7 @@ void control_limits(struct control_request *r)
 	if (memory > 0) {
 		l->max_memory = (uint64_t)memory;
 		kmem_init((uint64_t)memory);
+		oom_event_limited(json_is_true(json_object_get(r->json, "memory_limited")));
 	}
 	if (pids >= 0)
 		set_tasks(l, pids);

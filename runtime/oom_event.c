@@ -15,9 +15,16 @@
 #define PAGE   4096u
 #define EXCESS (256LL << 20) /* what a group may hold beyond its limit, counted lazily */
 
+static _Atomic bool unlimited; /* since an update */
+
+void oom_event_limited(bool limited)
+{
+	unlimited = !limited;
+}
+
 static bool wanted(const struct container *c)
 {
-	return json_is_true(json_object_get(c->boot->json, "oom_event")) && oom_kills() &&
+	return json_is_true(json_object_get(c->boot->json, "oom_event")) && !unlimited && oom_kills() &&
 	       container_exit_code(c->exit_status) == 128 + SIGKILL;
 }
 

@@ -15,5 +15,7 @@
  * the event. Returns at once otherwise, and in the end where the host lets it have more than the limit.
  */
 void oom_event_raise(const struct container *c);
+/* `update` has given it a limit, or taken it away. */
+void oom_event_limited(bool limited);
 
 #endif

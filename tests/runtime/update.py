@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from _lib import HOLDFAST, STATE, WORK, bundle, hf, main, test, wait_for  # noqa: E402
+from _lib import HOLDFAST, STATE, WORK, alive, bundle, hf, main, state, test, wait_for  # noqa: E402
 
 MIB = 1 << 20
 
@@ -156,6 +156,27 @@ def events_tell_of_memory_running_out():
     assert wait_for(lambda: '"oom"' in open(WORK + "/events").read(), 30)
     assert hf("delete", "--force", "u8")[0] == 0
     assert p.wait(timeout=30) == 0
+
+
+@test
+def without_a_limit_any_more_nothing_is_taken_from_the_host():
+    """A killed process once, the limit gone since: that the first one is killed now is no lack of memory to tell the host of."""
+    started("u9", memory={"limit": 48 * MIB})
+    s, _, err = hf("exec", "u9", "/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=150M", "count=1")
+    assert s == 137, (s, err)
+    s, _, err = hf("update", "--memory", "-1", "--memory-swap", "-1", "u9")
+    assert s == 0, err
+    pid = state("u9")["pid"]
+    with open(f"/proc/{pid}/cgroup", encoding="utf-8") as f:
+        groups = dict(line.split(":", 2)[1:] for line in f.read().splitlines())
+    peak = f"/sys/fs/cgroup/memory{groups['memory']}/memory.max_usage_in_bytes" if "memory" in groups else \
+        f"/sys/fs/cgroup{groups['']}/memory.peak"
+    assert hf("kill", "u9", "KILL")[0] == 0
+    assert wait_for(lambda: not alive(pid), 60)
+    if os.path.exists(peak):
+        with open(peak, encoding="utf-8") as f:
+            assert int(f.read()) < 300 * MIB
+    assert hf("delete", "--force", "u9")[0] == 0
 
 
 main()
