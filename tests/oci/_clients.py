@@ -16,6 +16,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -143,6 +144,40 @@ class Tty:
                     time.sleep(0.02)
         os.kill(self.pid, 9)
         raise Failed(f"terminal: no end within {timeout} s: {self.text!r}")
+
+
+def wait_size(t, size):
+    """The size reaches the guest some time after the client heard of it."""
+    for _ in range(30):
+        t.send("stty size\r")
+        if t.expect(r"\n(\d+ \d+)\r+\n")[1] == size:
+            return
+        t.expect("# ")
+        time.sleep(0.05)
+    raise Failed(f"the terminal didn't become {size}")
+
+
+def resized(t, rows, cols):
+    """The client's terminal gets another size, and it is told."""
+    t.resize(rows, cols)
+    os.kill(t.pid, signal.SIGWINCH)
+    wait_size(t, f"{rows} {cols}")
+
+
+def converse(t):
+    """A shell on terminal @t of 31 rows and 97 columns that is at its prompt: its size, a change of it, echo, ^C, its status."""
+    wait_size(t, "31 97")
+    resized(t, 40, 120)
+    t.send("echo g''o; cat\r")
+    t.expect("\ngo\r+\n")
+    t.send("hi\r")
+    t.expect("hi\r+\nhi\r+\n")  # cat has the terminal now: busybox' shell loses a ^C that comes before that
+    t.send("\x03")
+    t.expect("# ")
+    t.send("echo still $((20+1))\r")
+    t.expect("still 21\r+\n")
+    t.send("exit 7\r")
+    assert t.wait() == 7
 
 
 def wait_for(what, seconds=20.0, why="condition"):

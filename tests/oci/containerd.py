@@ -10,7 +10,7 @@ import threading
 import time
 
 import _clients as c
-from _clients import Failed, Tty, test, wait_for
+from _clients import converse, resized, test, Tty, wait_for, wait_size
 
 SOCK = c.ROOM + "/ctrd.sock"
 NS = c.TAG
@@ -178,29 +178,8 @@ def run_with_a_terminal():
     t.expect(r"# ")
     t.send("stty size; tty; test -t 0 && echo is''tty\r")
     t.expect("31 97\r+\n/dev/(pts/0|console)\r+\nistty")
-    t.resize(40, 120)
-    os.kill(t.pid, signal.SIGWINCH)
-    wait_size(t, "40 120")
-    t.send("echo g''o; cat\r")
-    t.expect("\ngo\r+\n")
-    t.send("hi\r")
-    t.expect("hi\r+\nhi\r+\n")  # cat has the terminal now: busybox' shell loses a ^C that comes before that
-    t.send("\x03")
     t.expect("# ")
-    t.send("echo still $((20+1))\r")
-    t.expect("still 21\r+\n")
-    t.send("exit 7\r")
-    assert t.wait() == 7
-
-
-def wait_size(t, size):
-    """The size reaches the guest some time after the client heard of it."""
-    for _ in range(20):
-        t.send("stty size\r")
-        if t.expect(r"\n(\d+ \d+)\r+\n")[1] == size:
-            return
-        t.expect("# ")
-    raise Failed(f"the terminal didn't become {size}")
+    converse(t)
 
 
 @test
@@ -232,9 +211,7 @@ def exec_with_a_terminal():
     t = Tty("ctr", "-a", SOCK, "-n", NS, "task", "exec", "-t", "--exec-id", "e1", cid, "sh", rows=33, cols=99)
     t.expect("# ")
     wait_size(t, "33 99")
-    t.resize(41, 111)
-    os.kill(t.pid, signal.SIGWINCH)
-    wait_size(t, "41 111")
+    resized(t, 41, 111)
     t.send("exit 9\r")
     assert t.wait() == 9
 

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import _clients as c
-from _clients import Failed, Tty, test, wait_for
+from _clients import converse, test, Tty, wait_for, wait_size
 
 IMAGE = "localhost/box"
 USER, UID = "hfuser", 5555
@@ -161,28 +161,7 @@ def run_refuses_with_the_right_status():
 def run_interactive():
     t = Tty("podman", "run", "--rm", "-it", "--network", "none", IMAGE, "sh", rows=31, cols=97, env=ROOT_ENV)
     t.expect("# ")
-    wait_size(t, "31 97")
-    t.resize(40, 120)
-    os.kill(t.pid, signal.SIGWINCH)
-    wait_size(t, "40 120")
-    t.send("echo g''o; cat\r")
-    t.expect("\ngo\r+\n")
-    t.send("hi\r")
-    t.expect("hi\r+\nhi\r+\n")  # cat has the terminal now: busybox' shell loses a ^C that comes before that
-    t.send("\x03")
-    t.expect("# ")
-    t.send("exit 7\r")
-    assert t.wait() == 7
-
-
-def wait_size(t, size):
-    for _ in range(30):
-        t.send("stty size\r")
-        if t.expect(r"\n(\d+ \d+)\r+\n")[1] == size:
-            return
-        t.expect("# ")
-        time.sleep(0.05)
-    raise Failed(f"the terminal didn't become {size}")
+    converse(t)
 
 
 @test
