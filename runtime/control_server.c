@@ -75,26 +75,27 @@ static const char *status_name(struct container *c)
 				   "created";
 }
 
-static void op_state(struct container *c, int sock)
+static void op_state(struct control_request *r)
 {
-	AUTO_LOCK(&c->mu);
-	reply(sock, json_pack("{s:b, s:s}", "ok", 1, "status", status_name(c)));
+	AUTO_LOCK(&r->c->mu);
+	reply(r->sock, json_pack("{s:b, s:s}", "ok", 1, "status", status_name(r->c)));
 }
 
-/* @fds: what startContainer hooks read and write, if there are any. */
-static void op_start(struct container *c, int sock, const int *fds, unsigned nfds)
+/* Its descriptors: what startContainer hooks read and write, if there are any. */
+static void op_start(struct control_request *r)
 {
+	struct container *c = r->c;
 	AUTO_FREE char *why = NULL;
 
 	if (kernel_paused()) {
-		reply_error(sock, "cannot start a container in the paused state");
-	} else if (nfds == 3 && container_run_hooks(c, fds, &why)) {
+		reply_error(r->sock, "cannot start a container in the paused state");
+	} else if (r->nfds == 3 && container_run_hooks(c, r->fds, &why)) {
 		container_signal(c, SIGKILL);
-		reply(sock, json_pack("{s:s, s:b}", "error", why, "hook", 1));
+		reply(r->sock, json_pack("{s:s, s:b}", "error", why, "hook", 1));
 	} else if (container_start(c)) {
-		reply(sock, json_pack("{s:b}", "ok", 1));
+		reply(r->sock, json_pack("{s:b}", "ok", 1));
 	} else {
-		reply_error(sock, c->stopped ? "cannot start a container that has stopped" :
+		reply_error(r->sock, c->stopped ? "cannot start a container that has stopped" :
 					       "cannot start an already running container");
 	}
 }
@@ -142,30 +143,32 @@ static void *wait_listen(void *arg)
 	return NULL;
 }
 
-static void op_wait(struct container *c, int sock, json_t *req)
+static void op_wait(struct control_request *r)
 {
-	struct wait_listener l = { c, sock, json_is_true(json_object_get(req, "tied")) };
-	bool listens = l.tied || json_is_true(json_object_get(req, "listens"));
+	struct container *c = r->c;
+	struct wait_listener l = { c, r->sock, json_is_true(json_object_get(r->json, "tied")) };
+	bool listens = l.tied || json_is_true(json_object_get(r->json, "listens"));
 	pthread_t th;
 
 	if (listens && pthread_create(&th, NULL, wait_listen, &l)) {
-		reply_error(sock, "cannot start a thread");
+		reply_error(r->sock, "cannot start a thread");
 		return;
 	}
 	mutex_lock(&c->mu);
 	while (!c->stopped)
 		cond_wait(&c->changed, &c->mu);
 	mutex_unlock(&c->mu);
-	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status",
+	reply(r->sock, json_pack("{s:b, s:i}", "ok", 1, "status",
 			      container_exit_code(c->exit_status)));
 	if (listens) {
-		shutdown(sock, SHUT_RD); /* host: shutdown. Ends the listener */
+		shutdown(r->sock, SHUT_RD); /* host: shutdown. Ends the listener */
 		pthread_join(th, NULL);
 	}
 }
 
-static void op_ps(struct container *c, int sock)
+static void op_ps(struct control_request *r)
 {
+	struct container *c = r->c;
 	struct pidns *ns = c->ns->pid_for_children;
 	json_t *list = json_array();
 	pid_t nr = 0;
@@ -189,7 +192,7 @@ static void op_ps(struct container *c, int sock)
 		pid_put(p);
 	}
 	world_leave();
-	reply(sock, json_pack("{s:b, s:o}", "ok", 1, "processes", list));
+	reply(r->sock, json_pack("{s:b, s:o}", "ok", 1, "processes", list));
 }
 
 /*
@@ -237,125 +240,85 @@ static void *exec_listen(void *arg)
 	return NULL;
 }
 
-static struct session *exec_spawn(struct container *c, json_t *req, int *fds, unsigned nfds,
-				  char **why)
+/* The new session takes the request's descriptors over. */
+static struct session *exec_spawn(struct control_request *r, char **why)
 {
-	json_t *proc = json_object_get(req, "process");
-	const char *user = json_string_value(json_object_get(req, "user"));
+	json_t *proc = json_object_get(r->json, "process");
+	const char *user = json_string_value(json_object_get(r->json, "user"));
 	AUTO_FREE char *text = json_dumps(proc, JSON_COMPACT);
 	AUTO(spec_free) struct spec *spec = NULL;
 	struct session *s;
-	bool tty;
+	unsigned nstdio;
 
-	if (c->stopped)
+	if (r->c->stopped)
 		*why = kstrdup("cannot exec in a stopped container");
-	else if (kernel_paused() && !json_is_true(json_object_get(req, "ignore_paused")))
+	else if (kernel_paused() && !json_is_true(json_object_get(r->json, "ignore_paused")))
 		*why = kstrdup("cannot exec in a paused container (use --ignore-paused to override)");
 	if (*why)
 		return NULL;
 	spec = spec_parse_process(text ? text : "", text ? strlen(text) : 0, "process", why);
 	if (!spec)
 		return NULL;
-	if (user && container_find_user(c, user, &spec->process, why))
+	if (user && container_find_user(r->c, user, &spec->process, why))
 		return NULL;
-	tty = spec->process.terminal;
-	if (nfds < (tty ? 1u : 3u)) {
+	nstdio = spec->process.terminal ? 1 : 3;
+	if (r->nfds < nstdio) {
 		*why = kstrdup("exec: wrong number of descriptors");
 		return NULL;
 	}
-	spec->process.extra_fds = fds + (tty ? 1 : 3);
-	spec->process.nextra_fds = nfds - (tty ? 1 : 3);
-	s = container_spawn(c, &spec->process, false, fds, tty ? fds[0] : -1,
-			    (unsigned)json_integer_value(json_object_get(req, "rows")),
-			    (unsigned)json_integer_value(json_object_get(req, "cols")), why);
-	for (unsigned i = 0; i < nfds; i++)
-		fds[i] = -1; /* now the session's */
+	spec->process.extra_fds = r->fds + nstdio;
+	spec->process.nextra_fds = r->nfds - nstdio;
+	s = container_spawn(r->c, &spec->process, false, r->fds, spec->process.terminal ? r->fds[0] : -1,
+			    (unsigned)json_integer_value(json_object_get(r->json, "rows")),
+			    (unsigned)json_integer_value(json_object_get(r->json, "cols")), why);
+	r->nfds = 0;
 	return s;
 }
 
-static struct session *exec_spawn_inside(struct container *c, json_t *req, int *fds, unsigned nfds,
-					 char **why)
+static void op_exec(struct control_request *r)
 {
-	struct session *s;
-
-	world_enter();
-	s = exec_spawn(c, req, fds, nfds, why);
-	world_leave();
-	return s;
-}
-
-static void op_exec(struct container *c, int sock, json_t *req, int *fds, unsigned nfds)
-{
+	struct exec_listener l = { .sock = r->sock, .tied = json_is_true(json_object_get(r->json, "tied")) };
 	AUTO_FREE char *why = NULL;
-	struct session *s = exec_spawn_inside(c, req, fds, nfds, &why);
-	struct exec_listener l = { .session = s,
-				   .sock = sock,
-				   .tied = json_is_true(json_object_get(req, "tied")) };
+	struct session *s;
 	pthread_t listener;
 	bool listening;
 	int status;
 
+	world_enter();
+	s = l.session = exec_spawn(r, &why);
+	world_leave();
 	if (!s) {
-		for (unsigned i = 0; i < nfds; i++)
-			if (fds[i] >= 0)
-				close(fds[i]);
-		reply_error(sock, why);
+		reply_error(r->sock, why);
 		return;
 	}
 	listening = pthread_create(&listener, NULL, exec_listen, &l) == 0;
-	reply(sock, json_pack("{s:b, s:i, s:i}", "ok", 1, "pid", (int)task_tgid(s->leader), "session",
-			      (int)s->number));
+	reply(r->sock, json_pack("{s:b, s:i, s:i}", "ok", 1, "pid", (int)task_tgid(s->leader), "session",
+				 (int)s->number));
 	world_enter();
 	task_start(s->leader);
 	world_leave();
 	status = tgroup_wait_exit(s->leader->tg);
 	l.over = true;
 	if (listening) {
-		shutdown(sock, SHUT_RD); /* host: shutdown. Ends the listener */
+		shutdown(r->sock, SHUT_RD); /* host: shutdown. Ends the listener */
 		pthread_join(listener, NULL);
 	}
 	world_enter();
 	session_free(s);
 	world_leave();
-	reply(sock, json_pack("{s:b, s:i}", "ok", 1, "status", container_exit_code(status)));
-}
-
-static void handle_exec(struct control_request *r)
-{
-	op_exec(r->c, r->sock, r->json, r->fds, r->nfds);
-	r->nfds = 0;
-}
-
-static void handle_state(struct control_request *r)
-{
-	op_state(r->c, r->sock);
-}
-
-static void handle_start(struct control_request *r)
-{
-	op_start(r->c, r->sock, r->fds, r->nfds);
-}
-
-static void handle_wait(struct control_request *r)
-{
-	op_wait(r->c, r->sock, r->json);
-}
-
-static void handle_ps(struct control_request *r)
-{
-	op_ps(r->c, r->sock);
+	reply(r->sock, json_pack("{s:b, s:i}", "ok", 1, "status", container_exit_code(status)));
 }
 
 static const struct control_op {
 	const char *name;
 	void (*fn)(struct control_request *r);
 } ops[] = {
-	{ "exec", handle_exec },
-	{ "state", handle_state },
-	{ "start", handle_start },
-	{ "wait", handle_wait },
+	{ "exec", op_exec },
+	{ "state", op_state },
+	{ "start", op_start },
+	{ "wait", op_wait },
 	{ "kill", control_kill },
-	{ "ps", handle_ps },
+	{ "ps", op_ps },
 	{ "counters", control_counters },
 	{ "pause", control_pause },
 	{ "resume", control_resume },
