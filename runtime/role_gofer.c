@@ -86,6 +86,7 @@ int role_gofer(const char *letters, bool debug, const char *memory)
 	}
 	conf.nattach = (unsigned)strlen(letters);
 	log_init(ROLE_LOG_FD, LOG_JSON, debug ? LOG_DEBUG : LOG_WARN, "gofer");
+	(void)prctl(PR_SET_NAME, "holdfast-gofer"); /* for who looks at the host's processes */
 	isolate_raise_nofile();
 	umask(0);
 	conf.attach = attach_table(letters, conf.nattach);

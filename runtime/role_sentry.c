@@ -8,6 +8,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -204,6 +205,7 @@ int role_sentry(bool debug)
 	json_t *reply;
 
 	log_init(ROLE_LOG_FD, LOG_JSON, debug ? LOG_DEBUG : LOG_WARN, "sentry");
+	(void)prctl(PR_SET_NAME, "holdfast-sentry"); /* for who looks at the host's processes */
 	/* While the launcher makes the gofer: */
 	clock_begin();
 	fp_state_prepare();
