@@ -360,7 +360,7 @@ static int make_mem(struct req *r, int dirfd)
 	struct gofer *g = r->g;
 	char name[64];
 
-	snprintf(name, sizeof(name), ".%016llx-%llu", (unsigned long long)own_number(),
+	snprintf(name, sizeof(name), "m-%016llx-%llu", (unsigned long long)own_number(),
 		 (unsigned long long)g->mem_seq++);
 	AUTO_CLOSE int rw = openat(dirfd, name,
 				   O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
