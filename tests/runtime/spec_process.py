@@ -112,8 +112,8 @@ def directory_and_environment():
     assert run("pwd; echo $A", edit) == "/new/dir\n2\n"
 
 
-def run_with_fds(args, fds, env=None):
-    """Runs holdfast with descriptors 3, 4 ... and LISTEN_PID its own pid."""
+def run_with_fds(args, fds, env=None, keeps=False):
+    """Runs holdfast with descriptors 3, 4 ... and LISTEN_PID its own pid. @keeps: the container keeps its output."""
     def setup():
         for i, fd in enumerate(fds):
             os.dup2(fd, 100 + i)
@@ -123,6 +123,7 @@ def run_with_fds(args, fds, env=None):
         if env:
             os.environ["LISTEN_PID"] = str(os.getpid())
     script = 'export LISTEN_PID=$$; exec "$@"' if env else 'exec "$@"'
+    script += " >/dev/null 2>&1" if keeps else ""
     p = subprocess.run(["/bin/sh", "-c", script, "sh", HOLDFAST, "--root", STATE, *args], stdin=subprocess.DEVNULL,
                        capture_output=True, text=True, timeout=60, close_fds=False, preexec_fn=setup,
                        env={**os.environ, **(env or {})})
@@ -205,6 +206,22 @@ def a_listening_socket_is_accepted_from():
         th.join(60)
         assert result and result[0][:2] == (0, f"{name}\nnone\n"), result
         server.close()
+
+
+@test
+def with_a_listening_socket_it_is_not_saved():
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(os.path.join(WORK, "kept"))
+    server.listen(1)
+    d = bundle("listen2", ("/bin/sleep", "1000"))
+    s, _, err = run_with_fds(["create", "--bundle", d, "k"], (server.fileno(),), {"LISTEN_FDS": "1"}, keeps=True)
+    assert s == 0, err
+    assert hf("start", "k")[0] == 0
+    s, _, err = hf("checkpoint", "--image-path", os.path.join(WORK, "kept-image"), "k")
+    assert s == 1 and "a kind of socket that can't be saved" in err, err
+    assert hf("exec", "k", "/bin/true")[0] == 0
+    hf("delete", "--force", "k")
+    server.close()
 
 
 @test

@@ -216,4 +216,5 @@ static const struct proto_ops host_ops = {
 	.poll = host_poll,
 	.waitq = host_waitq,
 	.getsockopt = host_getsockopt,
+	.state = NULL, /* can't be: nobody could give it to a sandbox that comes back */
 };
