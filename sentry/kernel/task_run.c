@@ -221,7 +221,7 @@ static void resume_traced(struct task *t)
 	}
 	if (r.kind == PT_STOP_SIGNAL)
 		signal_deliver_allowed(t, in_call(t), sig, &r.info);
-	else if (t->in_syscall)
+	else if (in_call(t))
 		attend(t);
 	close_call(t);
 }
@@ -342,6 +342,8 @@ void *task_main(void *arg)
 			resume_traced(t);
 		else if (t->in_syscall)
 			resume_call(t);
+		else if (in_call(t))
+			attend(t); /* its tracer has been told already */
 	} else if (!begin(t, false)) {
 		lost_host(t);
 	}
