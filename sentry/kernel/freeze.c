@@ -242,11 +242,11 @@ int64_t task_call_deadline(struct task *t, int64_t ns)
 	return t->freeze.deadline_ns;
 }
 
-/* Calls that are one write; what others do on top of one couldn't be made again. */
+/* Calls that are one transfer; what others do on top of one couldn't be made again. */
 static bool may_go_on(long sysno)
 {
 	return sysno == SYS_write || sysno == SYS_writev || sysno == SYS_sendto ||
-	       sysno == SYS_sendmsg;
+	       sysno == SYS_sendmsg || sysno == SYS_recvfrom || sysno == SYS_recvmsg;
 }
 
 size_t task_call_progress(struct task *t)

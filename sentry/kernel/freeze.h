@@ -71,7 +71,8 @@ void freeze_take_over(struct task *t);
 int64_t task_call_deadline(struct task *t, int64_t ns);
 
 /*
- * A write that a freeze has ended in the middle isn't cut short by it: it goes on where it was. progress: the
+ * A write, or a read of all that was asked for (MSG_WAITALL), that a freeze has ended in the middle isn't cut short by it:
+ * it goes on where it was. progress: the
  * bytes to skip at its beginning, 0 in an ordinary call. partial: what the handler returns when it was
  * interrupted after @done bytes: that, or a restart code if the call goes on later. @t may be NULL.
  */

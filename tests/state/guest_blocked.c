@@ -80,7 +80,7 @@ static void *call_main(void *arg)
 /* ---- what they sleep on ---- */
 
 static int ep_fd, evt[32], n_evt, pipe_r[2], pipe_w[2], pair_r[2], pair_t[2], listener, backlog_fd;
-static int lock_fd, lock2_fd, sem_id, msg_id, msgfull_id, tfd, sfd, ino, splice_p[2], tee_a[2], tee_b[2], ptm, pts;
+static int lock_fd, lock2_fd, sem_id, msg_id, msgfull_id, tfd, sfd, ino, splice_p[2], waitall[2], tee_a[2], tee_b[2], ptm, pts;
 static mqd_t mq_r, mq_w;
 static pid_t child, vfork_child;
 static uint32_t futex_a, futex_b, futex_c;
@@ -531,6 +531,20 @@ static void w_inotify(void)
 	CHECK(creat(DIR_STATE "/watched/x", 0600) >= 0);
 }
 
+/* Half of it is there before the sandbox is saved. */
+static long c_waitall(void)
+{
+	char buf[8] = "";
+	ssize_t n = recv(waitall[0], buf, 6, MSG_WAITALL);
+
+	return n == 6 && !strcmp(buf, "abcdef") ? n : -n;
+}
+
+static void w_waitall(void)
+{
+	CHECK(write(waitall[1], "def", 3) == 3);
+}
+
 static long c_splice(void)
 {
 	return splice(splice_p[0], NULL, open("/dev/null", O_WRONLY), NULL, 4096, 0);
@@ -670,6 +684,7 @@ static const struct call calls[] = {
 	{ "timerfd read", c_timerfd, w_timerfd, 8, 0, CLOCK_MONOTONIC },
 	{ "signalfd read", c_signalfd, w_signalfd, 41, 0, CLOCK_MONOTONIC },
 	{ "inotify read", c_inotify, w_inotify, 1, 0, CLOCK_MONOTONIC },
+	{ "recv all", c_waitall, w_waitall, 6, 0, CLOCK_MONOTONIC },
 	{ "splice", c_splice, w_splice, 5, 0, CLOCK_MONOTONIC },
 	{ "tee", c_tee, w_tee, 6, 0, CLOCK_MONOTONIC },
 	{ "tty read", c_tty, w_tty, 5, 0, CLOCK_MONOTONIC },
@@ -746,6 +761,7 @@ static void sockets_setup(void)
 
 static void pipes_setup(void)
 {
+	NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, waitall) == 0 && write(waitall[1], "abc", 3) == 3);
 	NEED(pipe(pipe_r) == 0 && pipe(pipe_w) == 0 && pipe(splice_p) == 0);
 	NEED(pipe(tee_a) == 0 && pipe(tee_b) == 0);
 	NEED(pipe(pipe_b) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair_b) == 0);

@@ -291,8 +291,9 @@ static ssize_t recv_loop(struct task *t, struct unix_sock *u, struct sock_msg *m
 {
 	int64_t deadline = sock_deadline(&u->sk.rcvtimeo_ns);
 	size_t want = flags & MSG_WAITALL ? m->it->left : 1;
-	ssize_t done = 0;
+	ssize_t done = flags & MSG_WAITALL ? (ssize_t)task_call_progress(t) : 0;
 
+	iter_advance(m->it, (size_t)done);
 	for (;;) {
 		ssize_t r = recv_once(t, u, m, flags, rs);
 		long w;
@@ -309,8 +310,9 @@ static ssize_t recv_loop(struct task *t, struct unix_sock *u, struct sock_msg *m
 			return done ? done : -EAGAIN;
 		w = wait_event(t, &u->sk.wq, EPOLLIN | EPOLLHUP | EPOLLERR, deadline,
 			       recv_ready(u));
+		/* What came along with the first part would be lost. */
 		if (w < 0 && done)
-			return done;
+			return w == -ETIMEDOUT || rs->scm || (u->sk.flags & SOCKF_PASSCRED) ? done : task_call_partial(t, done);
 		if (w < 0)
 			return w == -ETIMEDOUT ? -EAGAIN : sock_intr(&u->sk.rcvtimeo_ns);
 	}
