@@ -131,6 +131,8 @@ struct platform {
 	/* Kills the host process. All contexts are gone by now. Nothing of the guest's can use its mappings
 	 * when this returns. */
 	void (*as_destroy)(struct plat_as *as);
+	/* Kills the host process ahead of that: every switch into it ends with PLAT_DEAD. Any thread, any locks. */
+	void (*as_kill)(struct plat_as *as);
 
 	/*
 	 * Queues the mapping of @len bytes (page aligned) of @mf from byte @off at @addr, replacing

@@ -29,6 +29,8 @@
 
 #define TRACE_OPTIONS (PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXIT)
 
+#define LEADER_OPTIONS (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXIT)
+
 #define PARK_TRIES 20000 /* of 50 us: a second on a machine that is badly overloaded */
 
 /* What wait4 said, without the noise. */
@@ -206,7 +208,11 @@ static struct plat_ctx *pt_ctx_create(struct plat_as *as)
 	return ctx;
 }
 
-/* Lets the host thread of a context that isn't the last one end, and waits for it. */
+/*
+ * Lets the host thread of a context that isn't the last one end, and waits for it. A leader can't be waited for
+ * before all others are gone: the pool's thread does it. We may be gone ourselves before it has got through its
+ * exit, and must not take the process along then.
+ */
 static void end_thread(struct plat_ctx *ctx)
 {
 	struct regs r = { .rip = STUB_BASE + RT_EXIT,
@@ -217,12 +223,13 @@ static void end_thread(struct plat_ctx *ctx)
 	int sig;
 
 	if (!ctx->exiting && !atomic_load(&ctx->as->dead)) {
+		if (ctx->tid == ctx->as->stub.pid)
+			pt_ptrace(PTRACE_SETOPTIONS, ctx->tid, NULL, (void *)(uintptr_t)LEADER_OPTIONS);
 		pt_ptrace(PTRACE_SETREGS, ctx->tid, NULL, &r);
 		pt_ptrace(PTRACE_CONT, ctx->tid, NULL, NULL);
 	}
 	while (!ctx->exiting && wait_stop(ctx, &sig) != STOP_DEAD)
 		pt_ptrace(PTRACE_CONT, ctx->tid, NULL, NULL);
-	/* The leader can't be waited for before all others are gone: the pool's thread does it. */
 	if (ctx->tid != ctx->as->stub.pid) {
 		while (!ctx->reaped)
 			wait_stop(ctx, &sig);
@@ -436,6 +443,7 @@ const struct platform plat_ptrace = {
 	.init = pt_init,
 	.as_create = host_as_create,
 	.as_destroy = host_as_destroy,
+	.as_kill = as_kill,
 	.as_map = host_as_map,
 	.as_unmap = host_as_unmap,
 	.as_protect = host_as_protect,

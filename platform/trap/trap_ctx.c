@@ -321,6 +321,7 @@ const struct platform plat_trap = {
 	.init = trap_init,
 	.as_create = trap_as_create,
 	.as_destroy = trap_as_destroy,
+	.as_kill = as_kill,
 	.as_map = host_as_map,
 	.as_unmap = host_as_unmap,
 	.as_protect = host_as_protect,

@@ -170,6 +170,7 @@ static void kill_all_locked(struct tgroup *tg, int sig)
 	list_for_each(i, &tg->threads, tg_node) {
 		i->pending.set |= SIGBIT(SIGKILL);
 		signal_wake_locked(i);
+		task_doom(i);
 	}
 }
 

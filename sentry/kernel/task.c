@@ -107,6 +107,24 @@ void tgroup_put(struct tgroup *tg)
 	free(tg);
 }
 
+void task_doom(struct task *t)
+{
+	AUTO_LOCK(&t->mu);
+
+	if (!t->mm || t->doomed)
+		return;
+	t->doomed = true;
+	mm_doom(t->mm);
+}
+
+void task_undoom_locked(struct task *t)
+{
+	mutex_assert_held(&t->mu);
+	if (t->mm && t->doomed)
+		mm_undoom(t->mm);
+	t->doomed = false;
+}
+
 /* Drops what a task shares. The pointers go under t->mu, so that task_*_get() of others is safe; the
  * puts, which may take any lock, come after. */
 void task_drop_shared(struct task *t)
@@ -121,6 +139,7 @@ void task_drop_shared(struct task *t)
 	files = t->files;
 	fs = t->fs;
 	ns = t->ns;
+	task_undoom_locked(t);
 	t->mm = NULL;
 	t->files = NULL;
 	t->fs = NULL;

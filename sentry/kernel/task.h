@@ -157,6 +157,7 @@ struct task {
 	struct task *vfork_waiter;   /* (T) task that waits until we exec or exit; see task_vfork_done */
 	_Atomic bool vfork_done;
 	_Atomic bool exiting;        /* (a) thread must leave task_main's loop */
+	bool doomed;                 /* (m) killed, and mm knows: task_doom() */
 
 	/* tracing: kernel/ptrace.c. All (T) */
 	struct task *tracer;         /* borrowed; tracer's exit detaches */
@@ -311,6 +312,13 @@ void task_usage_add(struct task_usage *to, const struct task_usage *from);
 
 /* Makes @t leave guest code or task_sleep() soon, to look at its flags. Any thread. */
 void task_interrupt(struct task *t);
+/*
+ * @t runs no guest code any more, as it is being killed. When that is so for all who use its memory, their host
+ * process is killed, whether it still listens or not. Any thread; locks: anything above RANK_TASK. The other one:
+ * @t leaves its memory, with t->mu held.
+ */
+void task_doom(struct task *t);
+void task_undoom_locked(struct task *t);
 
 /* For who changes what task_wait_killable() waits for (vfork, trace stops). Any lock. */
 void task_wake_killable(struct task *t);

@@ -77,6 +77,7 @@ static void leave_mm(struct task *t, struct mm *new)
 	mutex_lock(&t->mu);
 	ctx = t->ctx;
 	t->ctx = NULL;
+	task_undoom_locked(t);
 	t->mm = new;
 	mutex_unlock(&t->mu);
 	if (ctx)
@@ -139,7 +140,6 @@ static void commit(struct task *t, struct loaded *l, uint64_t old_tid)
 	t->regs = l->regs;
 	t->regs.rax = 0;
 	t->regs.orig_rax = (uint64_t)-1;
-	t->in_syscall = false;
 	mutex_lock(&kernel.tasks_mu);
 	t->tg->exec_task = NULL;
 	t->tg->did_exec = true;

@@ -53,6 +53,8 @@ void tgroup_kill_locked(struct tgroup *tg, int status)
 		atomic_store(&i->exiting, true);
 		atomic_store(&i->sigpending, true);
 		task_interrupt(i);
+		if (current_task() != i)
+			task_doom(i);
 	}
 }
 
@@ -377,6 +379,8 @@ static void drop_user_side(struct task *t)
 			futex_wake_addr(t, t->clear_child_tid, 1);
 	}
 	task_usage_freeze(t);
+	if (t->tg->group_exit)
+		task_doom(t); /* the others are, already */
 	mutex_lock(&t->mu);
 	ctx = t->ctx;
 	t->ctx = NULL;

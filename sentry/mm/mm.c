@@ -120,6 +120,18 @@ void mm_unuse(struct mm *mm)
 	mm_put(mm);
 }
 
+void mm_doom(struct mm *mm)
+{
+	/* A user that leaves takes its doom back first, so this may be too few for a moment, never too many. */
+	if (atomic_fetch_add(&mm->doomed, 1) + 1 >= atomic_load(&mm->users))
+		plat->as_kill(mm->as);
+}
+
+void mm_undoom(struct mm *mm)
+{
+	atomic_fetch_sub(&mm->doomed, 1);
+}
+
 struct plat_as *mm_plat_as(struct mm *mm)
 {
 	return mm->as;

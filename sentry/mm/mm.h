@@ -77,6 +77,13 @@ void mm_put(struct mm *mm);
  * mm_users falls to zero; the struct itself lives until the last mm_put(). */
 struct mm *mm_use(struct mm *mm);   /* one more task; with a reference */
 void mm_unuse(struct mm *mm);       /* one task less; drops its reference */
+/*
+ * One more or less of the tasks that use @mm is being killed, and no guest code of it is to run any more. When it
+ * is all of them, the host process is killed at once: a hostile one may have made itself deaf to being called back.
+ * Context: the task uses @mm; any locks.
+ */
+void mm_doom(struct mm *mm);
+void mm_undoom(struct mm *mm);
 /* fork(): copy-on-write copy of @old, with one use. @self: the caller's context in @old. */
 struct mm *mm_fork(struct mm *old, struct plat_ctx *self);
 struct plat_as *mm_plat_as(struct mm *mm);

@@ -103,7 +103,7 @@ struct clean_page;
 
 struct mm {
 	struct ref ref;
-	_Atomic int users;
+	_Atomic int users, doomed; /* tasks; those of them that are being killed */
 	struct rwmutex mu;
 	struct plat_as *as;   /* (c) until the last user leaves; NULL afterwards */
 	struct mfile *own;    /* (m) private memory; made at first need */

@@ -140,6 +140,84 @@ TEST(signals_and_futexes_of_its_own_stub)
 	check_unharmed();
 }
 
+/* ---- a thread that can't be called back is killed all the same ---- */
+
+static volatile int deaf;
+
+static void compute_deaf(void)
+{
+	unsigned long kick = 1UL << (SIGURG - 1);
+
+	find_insn();
+	stub_call(SYS_rt_sigprocmask, SIG_BLOCK, (unsigned long)&kick, 0, 8);
+	deaf = 1;
+	for (;;)
+		;
+}
+
+static void *exit_beside(void *arg)
+{
+	while (!deaf)
+		usleep(1000);
+	_exit(7);
+	return arg;
+}
+
+static void *vfork_beside(void *arg)
+{
+	while (!deaf)
+		usleep(1000);
+	if (vfork() == 0)
+		for (;;)
+			;
+	return arg;
+}
+
+static pid_t deaf_process(void *(*beside)(void *arg))
+{
+	pid_t pid = fork();
+	pthread_t t;
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK(setpgid(0, 0) == 0 && (!beside || pthread_create(&t, NULL, beside, NULL) == 0));
+		compute_deaf();
+	}
+	usleep(300000); /* mostly it is by then */
+	return pid;
+}
+
+/* The end of @pid, for which the sentry once waited half a minute. */
+static int ends_soon(pid_t pid)
+{
+	int st = -1;
+
+	for (int i = 0; i < 1000 && waitpid(pid, &st, WNOHANG) == 0; i++)
+		usleep(10000);
+	return st;
+}
+
+TEST(deaf_threads_are_killed)
+{
+	pid_t pid = deaf_process(NULL);
+
+	CHECK(kill(pid, SIGKILL) == 0);
+	CHECK(ends_soon(pid) == SIGKILL);
+	check_unharmed();
+}
+
+/* One whose process ends by another thread; and one that shares its memory with another process. */
+TEST(deaf_threads_are_left_behind)
+{
+	pid_t pid;
+
+	CHECK(ends_soon(deaf_process(exit_beside)) == 7 << 8);
+	pid = deaf_process(vfork_beside);
+	CHECK(kill(-pid, SIGKILL) == 0);
+	CHECK(ends_soon(pid) == SIGKILL);
+	check_unharmed();
+}
+
 /* Frames that the host is to return by, not ours. */
 static void forged_return(unsigned long kind)
 {

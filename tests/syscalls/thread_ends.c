@@ -63,6 +63,21 @@ static void exit_among_beginners(void)
 	_exit(0);
 }
 
+static void *exit_later(void *arg)
+{
+	usleep(2000);
+	_exit(0);
+	return arg;
+}
+
+/* The others go on (man 3 pthread_exit). */
+static void first_thread_ends(void)
+{
+	begin(sleep_on);
+	begin(exit_later);
+	syscall(SYS_exit, 1);
+}
+
 /* Two at a time, so that they get into each other's way. */
 static void repeat(void (*fn)(void))
 {
@@ -95,6 +110,11 @@ TEST(exec_while_threads_begin)
 TEST(exit_while_threads_begin)
 {
 	repeat(exit_among_beginners);
+}
+
+TEST(others_go_on_when_the_first_thread_ends)
+{
+	repeat(first_thread_ends);
 }
 
 TEST_MAIN
