@@ -58,7 +58,7 @@ struct mfile {
 	int rwfd, rofd;   /* (c) owned; may be the same number */
 	bool host, image, disk, noexec; /* (c) */
 	void *origin;     /* whoever saves; owned */
-	_Atomic bool kept; /* (a) never punched: shared with a branch */
+	_Atomic unsigned kept; /* (a) by how many sets of branches it is used; changed with mu held. Not punched then */
 	const char *name; /* (c) literal */
 	uint64_t span;    /* (c) offsets end here */
 	struct mutex mu;
@@ -369,17 +369,20 @@ static void zero_by_hand(struct mfile *mf, uint64_t off, uint64_t len)
 	}
 }
 
-static void punch(struct mfile *mf, uint64_t off, uint64_t len)
+static bool punch_hole(struct mfile *mf, uint64_t off, uint64_t len)
 {
 	int r;
 
-	if (atomic_load(&mf->kept))
-		return;
 	do {
 		r = HOST(FALLOCATE, fallocate(mf->rwfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 					      (off_t)off, (off_t)len));
 	} while (r < 0 && errno == EINTR);
-	if (r < 0)
+	return r == 0;
+}
+
+static void punch(struct mfile *mf, uint64_t off, uint64_t len)
+{
+	if (!atomic_load(&mf->kept) && !punch_hole(mf, off, len))
 		zero_by_hand(mf, off, len);
 }
 
@@ -441,8 +444,28 @@ void mfile_empty(struct mfile *mf)
 
 void mfile_share_out(struct mfile *mf)
 {
-	if (!mf->host)
-		atomic_store(&mf->kept, true);
+	AUTO_LOCK(&mf->mu);
+
+	atomic_fetch_add(&mf->kept, 1);
+}
+
+/*
+ * What was given up meanwhile is still there. It stays free while it is punched without the lock, as nobody
+ * allocates from such a file; ranges that are just dying are punched by both of us.
+ */
+void mfile_share_end(struct mfile *mf)
+{
+	uint64_t at = 0, off, len;
+
+	mutex_lock(&mf->mu);
+	if (atomic_fetch_sub(&mf->kept, 1) == 1 && !mf->host) {
+		while (atomic_load(&mf->kept) == 0 && runs_next_unused(&mf->runs, &at, &off, &len)) {
+			mutex_unlock(&mf->mu);
+			punch_hole(mf, off, len); /* a failure: it stays until the file goes */
+			mutex_lock(&mf->mu);
+		}
+	}
+	mutex_unlock(&mf->mu);
 }
 
 /*

@@ -88,9 +88,12 @@ uint64_t mfile_range_exclusive(struct mfile *mf, uint64_t off, uint64_t len);
 void mfile_empty(struct mfile *mf);
 /* Frees the memory below the range without giving the range up (MADV_DONTNEED, hole punching). */
 void mfile_range_discard(struct mfile *mf, uint64_t off, uint64_t len);
-/* The file's memory is somebody else's, too: nothing of it is punched from now on. What is given up stays
- * until the file goes. Nobody may allocate from it any more. */
+/*
+ * The file's memory is a branch's, too: nothing of it is punched from now on, so what is given up stays until
+ * as many mfile_share_end() have come, which punch it. Nobody may allocate from it any more, not afterwards either.
+ */
 void mfile_share_out(struct mfile *mf);
+void mfile_share_end(struct mfile *mf);
 /* Bytes of memory that the range really occupies now (mincore, st_blocks, RSS); by SEEK_DATA/HOLE. */
 uint64_t mfile_range_resident(struct mfile *mf, uint64_t off, uint64_t len);
 

@@ -51,6 +51,8 @@ bool runs_put(struct runs *r, uint64_t *off, uint64_t *len, uint64_t *dead_off,
 	      uint64_t *dead_len);
 /* RUN_DYING -> RUN_FREE */
 void runs_release(struct runs *r, uint64_t off, uint64_t len);
+/* The first range from *at on that nobody has a reference to (free or dying); *at moves behind it. */
+bool runs_next_unused(struct runs *r, uint64_t *at, uint64_t *ret_off, uint64_t *ret_len);
 uint64_t runs_exclusive(struct runs *r, uint64_t off, uint64_t len);
 
 #endif

@@ -221,6 +221,21 @@ void runs_release(struct runs *r, uint64_t off, uint64_t len)
 	run_recount(r, n, RUN_FREE);
 }
 
+bool runs_next_unused(struct runs *r, uint64_t *at, uint64_t *ret_off, uint64_t *ret_len)
+{
+	struct run *last = RB_MAX(run_offs, &r->offs), *n;
+
+	for (n = *at < last->off + last->len ? run_find(r, *at) : NULL; n; n = RB_NEXT(run_offs, &r->offs, n)) {
+		if (n->count != RUN_FREE && n->count != RUN_DYING)
+			continue;
+		*ret_off = n->off;
+		*ret_len = n->len;
+		*at = n->off + n->len;
+		return true;
+	}
+	return false;
+}
+
 uint64_t runs_exclusive(struct runs *r, uint64_t off, uint64_t len)
 {
 	struct run *n = run_find(r, off);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory in an image, saving: see pages.h; pages_load.c has the other side.
+ * Memory in an image, saving: see pages.h; pages_load.c has the other side, pages_lease.c what branches hold.
  *
  * The table that is written ("pages" in docs/image-format.md) has an entry for each memory file and, for an
  * image, its extents: [off, off+len) of the file is at byte src_off of page file number src, 0 being the
@@ -37,6 +37,7 @@ struct state_pages *pages_saver(void)
 	struct state_pages *p = kzalloc(sizeof(*p));
 
 	p->saving = true;
+	p->lease = -1;
 	return p;
 }
 
@@ -378,18 +379,6 @@ void pages_published(struct state_pages *p)
 	}
 }
 
-unsigned pages_share(struct state_pages *p, int **ret_fds)
-{
-	int *fds = kcalloc(p->nfiles ? p->nfiles : 1, sizeof(*fds));
-
-	for (uint32_t i = 0; i < p->nfiles; i++) {
-		mfile_share_out(p->files[i]->mf);
-		fds[i] = mfile_rofd(p->files[i]->mf);
-	}
-	*ret_fds = fds;
-	return p->nfiles;
-}
-
 /* ---- the table ---- */
 
 void *pages_table(struct state_pages *p, size_t *ret_len)
@@ -424,6 +413,8 @@ unsigned pages_parents(const struct state_pages *p, const uint8_t (**ret_ids)[PA
 
 static void release_saved(struct state_pages *p)
 {
+	if (p->lease >= 0)
+		close(p->lease); /* the branches have it. host: close */
 	HASH_CLEAR(hh, p->by_id);
 	for (uint32_t i = 0; i < p->nfiles; i++) {
 		struct saved_file *f = p->files[i];

@@ -61,7 +61,8 @@ int __must_check pages_write(struct state_pages *p, int fd, const uint8_t id[PAG
 /* After that: the image is complete; a later incremental one may refer to its pages. */
 void pages_published(struct state_pages *p);
 /* Instead of writing: the memory files themselves are handed to a branch, as read-only descriptors in the
- * order of the table (borrowed). Their pages are never given back to the host from now on. */
+ * order of the table, and behind these what tells when the branch has ended (all borrowed until pages_release()).
+ * Pages of these files are given back to the host only then. The number of descriptors. */
 unsigned pages_share(struct state_pages *p, int **ret_fds);
 /* The section "pages" of the image, heap. After pages_write() or pages_share(). */
 void *pages_table(struct state_pages *p, size_t *ret_len);
@@ -71,7 +72,7 @@ unsigned pages_parents(const struct state_pages *p, const uint8_t (**ret_ids)[PA
 /* ---- for whoever loads ---- */
 
 /* @fds are taken over: of an image its own page file and then those of its parents, in the order of its list;
- * of a branch the other side's memory files. err_ptr(-EINVAL) for a table that is damaged or does not fit the
+ * of a branch what pages_share() gave. err_ptr(-EINVAL) for a table that is damaged or does not fit the
  * files, with *ret_why (heap). @ids: of the images, same order; NULL for a branch. */
 struct state_pages *pages_loader(const void *table, size_t len, const int *fds, unsigned nfds,
 				 const uint8_t (*ids)[PAGES_ID_LEN], char **ret_why);

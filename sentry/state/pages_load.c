@@ -112,15 +112,18 @@ struct state_pages *pages_loader(const void *table, size_t len, const int *fds, 
 	}
 	p->table = kzalloc(len ? len : 1);
 	memcpy(p->table, table, len);
-	if (!check_table(p, len, ids ? sizes : NULL) || (!ids && p->nfiles != nfds)) {
+	if (!check_table(p, len, ids ? sizes : NULL) || (!ids && p->nfiles > nfds)) {
 		*ret_why = kstrdup("the table of its pages is damaged, or does not fit its page files");
 		for (unsigned i = 0; i < nfds && !ids; i++)
 			close(fds[i]);
 		pages_release(p);
 		return err_ptr(-EINVAL);
 	}
-	for (unsigned i = 0; i < nfds && !ids; i++)
+	if (ids)
+		return p;
+	for (uint32_t i = 0; i < p->nfiles; i++)
 		p->loaded[i].live = mfile_wrap_image(fds[i]);
+	pages_keep_leases(fds + p->nfiles, nfds - p->nfiles);
 	return p;
 }
 

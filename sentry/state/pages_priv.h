@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inside of an image's memory: pages.c and pages_load.c. */
+/* Inside of an image's memory: pages.c, pages_load.c and pages_lease.c. */
 #ifndef SENTRY_STATE_PAGES_PRIV_H
 #define SENTRY_STATE_PAGES_PRIV_H
 
@@ -71,6 +71,7 @@ struct state_pages {
 	uint8_t have[PAGES_PARENTS_MAX][PAGES_ID_LEN];
 	uint8_t parents[PAGES_PARENTS_MAX][PAGES_ID_LEN];
 	unsigned nhave, nparents;
+	int lease;                 /* of a branch: the end of a socket that goes along, or -1 (pages_lease.c) */
 
 	/* loading */
 	void *table;               /* owned copy */
@@ -83,5 +84,7 @@ struct state_pages {
 bool pages_next_data(struct mfile *mf, struct data_run *run, uint64_t off, uint64_t end,
 		     uint64_t *ret_start, uint64_t *ret_end);
 void pages_release_loaded(struct state_pages *p);
+/* A branch was given these along with its memory files (@fds copied, the descriptors taken over): open until it ends. */
+void pages_keep_leases(const int *fds, unsigned n);
 
 #endif
