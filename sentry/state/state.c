@@ -27,6 +27,8 @@
 #define RECORD_HEAD 12 /* bytes before the fields */
 #define BUF_FIRST (64U << 10)
 #define QUEUE_FIRST 1024U
+#define AHEAD 6U         /* objects */
+#define AHEAD_BYTES 512U /* of one: most of what most of them save */
 
 struct object {
 	void *obj;
@@ -181,34 +183,45 @@ void state_bytes(struct state *s, void *buf, size_t len)
 		put(s, buf, len);
 }
 
+/* Of constant length: what most of a save is, so the usual case is a few instructions. */
+static inline void field(struct state *s, void *v, size_t len)
+{
+	if (likely(!s->loading && !s->why && s->size - s->used >= len)) {
+		memcpy(s->buf + s->used, v, len);
+		s->used += len;
+		return;
+	}
+	state_bytes(s, v, len);
+}
+
 void state_u8(struct state *s, uint8_t *v)
 {
-	state_bytes(s, v, sizeof(*v));
+	field(s, v, sizeof(*v));
 }
 
 void state_u16(struct state *s, uint16_t *v)
 {
-	state_bytes(s, v, sizeof(*v));
+	field(s, v, sizeof(*v));
 }
 
 void state_u32(struct state *s, uint32_t *v)
 {
-	state_bytes(s, v, sizeof(*v));
+	field(s, v, sizeof(*v));
 }
 
 void state_u64(struct state *s, uint64_t *v)
 {
-	state_bytes(s, v, sizeof(*v));
+	field(s, v, sizeof(*v));
 }
 
 void state_i32(struct state *s, int32_t *v)
 {
-	state_bytes(s, v, sizeof(*v));
+	field(s, v, sizeof(*v));
 }
 
 void state_i64(struct state *s, int64_t *v)
 {
-	state_bytes(s, v, sizeof(*v));
+	field(s, v, sizeof(*v));
 }
 
 void state_mono(struct state *s, int64_t *ns)
@@ -573,13 +586,27 @@ static void save_object(struct state *s, uint32_t number)
 	poke_u32(s, head + 8, (uint32_t)(s->used - head - RECORD_HEAD));
 }
 
+/* Objects are all over the heap; asking for those ahead saves waiting for memory once for each. */
+static void fetch_ahead(const struct state *s, uint32_t i)
+{
+	const char *obj;
+
+	if (s->queued - i <= AHEAD)
+		return;
+	obj = s->queue[i + AHEAD].obj;
+	for (unsigned at = 0; at < AHEAD_BYTES; at += 64)
+		__builtin_prefetch(obj + at);
+}
+
 int state_save(struct state *s, const void **ret_buf, size_t *ret_len)
 {
 	put(s, &s->queued, sizeof(s->queued)); /* known at the end */
 	put(s, &s->nroots, sizeof(s->nroots));
 	put(s, s->root_number, s->nroots * sizeof(s->root_number[0]));
-	for (uint32_t i = 0; i < s->queued && !s->why; i++)
+	for (uint32_t i = 0; i < s->queued && !s->why; i++) {
+		fetch_ahead(s, i);
 		save_object(s, i + 1);
+	}
 	if (s->why)
 		return -1;
 	poke_u32(s, 0, s->queued);

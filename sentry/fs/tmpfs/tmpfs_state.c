@@ -164,14 +164,12 @@ static bool entry_saved(const struct tm_entry *e)
 
 static void entry_fields(struct state *s, struct tm_dir *d, struct tm_entry *e)
 {
-	char name[NAME_MAX_G + 1] = "";
+	char name[NAME_MAX_G + 1];
 	uint64_t seq = e ? e->seq : 0;
 	struct inode *inode = e ? e->inode : NULL;
 	bool in_lower = e && e->in_lower, weak = false;
 
-	if (e)
-		memcpy(name, e->name, strlen(e->name) + 1);
-	state_str(s, name, sizeof(name));
+	state_str(s, e ? e->name : name, sizeof(name));
 	state_u64(s, &seq);
 	state_bool(s, &in_lower);
 	if (!state_loading(s))
