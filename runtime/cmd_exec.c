@@ -194,16 +194,19 @@ static void send_signal(void *arg, int sig)
 	json_decref(req);
 }
 
-/* Follows the process on @sock to its end: its exit status. */
+/* Follows the process on @sock to its end: its exit status; 255 after a message if nobody tells it. */
 static int follow(int sock, struct attach *a)
 {
 	json_t *rep = a ? attach_run(a, sock, send_resize, &sock) :
 			  client_wait(sock, send_signal, &sock);
 	json_t *v = json_object_get(rep, "status");
-	int status = json_is_integer(v) ? (int)json_integer_value(v) : 255;
+	bool told = json_is_integer(v);
+	int status = told ? (int)json_integer_value(v) : 255;
 
 	json_decref(rep);
 	attach_end(a);
+	if (!told)
+		(void)cli_fail("exec: the sandbox ended before the process did, or was saved and stopped");
 	return status;
 }
 

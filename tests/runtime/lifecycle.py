@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """create, start, exec, kill, wait, delete and what they leave behind."""
 import os
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from _lib import HOLDFAST, STATE, WORK, bundle, hf, main, state, test  # noqa: E402
+from _lib import HOLDFAST, STATE, WORK, bundle, hf, main, state, test, wait_for  # noqa: E402
 
 
 @test
@@ -74,6 +75,21 @@ def exec_has_its_own_status_environment_directory_and_user():
         assert s == 255 and "no such file" in err, err
     finally:
         hf("delete", "--force", "c5")
+
+
+@test
+def exec_says_that_the_sandbox_was_killed():
+    assert hf("run", "-d", "-b", bundle("b", ["/bin/sleep", "1000"]), "c5")[0] == 0
+    with open(WORK + "/exec.err", "wb") as err:
+        p = subprocess.Popen([HOLDFAST, "--root", STATE, "exec", "c5", "/bin/sh", "-c", "touch /tmp/up; sleep 1000"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+    assert wait_for(lambda: hf("exec", "c5", "/bin/ls", "/tmp/up")[0] == 0)
+    os.kill(state("c5")["pid"], signal.SIGKILL)
+    status = p.wait(timeout=30)
+    with open(WORK + "/exec.err") as f:
+        said = f.read()
+    hf("delete", "--force", "c5")
+    assert status == 255 and "the sandbox ended" in said, (status, said)
 
 
 @test
