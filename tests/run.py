@@ -190,13 +190,13 @@ def suite_escape():
     sandboxed("escape/ptrace", BIN, "ptrace", "escape")
 
 
-def scripts(suite, folder, timeout):
+def scripts(suite, folder, timeout, binary=BIN, names=None):
     d = os.path.join(TOP, "tests", folder)
-    for f in sorted(os.listdir(d)) if os.path.isdir(d) else []:
+    for f in names or sorted(os.listdir(d)) if os.path.isdir(d) else []:
         if not f.endswith((".sh", ".py")) or f.startswith("_") or f == "lib.sh" or not wanted(f):
             continue
         with tempfile.TemporaryDirectory() as tmp:
-            env = dict(os.environ, HOLDFAST=BIN, TOP=TOP, WORK=tmp)
+            env = dict(os.environ, HOLDFAST=binary, TOP=TOP, WORK=tmp)
             s, out = run([os.path.join(d, f)], timeout, env=env, cwd=tmp)
         if TAP.search(out) or re.search(r"^1\.\.", out, re.M):
             tap(suite, f, s, out)
@@ -211,7 +211,15 @@ def suite_runtime():
 
 
 def suite_state():
+    """And what is in guests once more: on the other platform, and with a sentry that watches itself."""
     scripts("state", "state", 900)
+    scripts("state/asan", "state", 900, ASAN_BIN, ["guests.py"])
+    with tempfile.TemporaryDirectory() as tmp:
+        wrapper = os.path.join(tmp, "holdfast")
+        with open(wrapper, "w") as f:
+            f.write(f'#!/bin/sh\nexec {BIN} --platform=ptrace "$@"\n')
+        os.chmod(wrapper, 0o755)
+        scripts("state/ptrace", "state", 900, wrapper, ["guests.py"])
 
 
 def suite_programs():
