@@ -22,6 +22,8 @@ struct l_utsname {
 _Static_assert(sizeof(struct l_utsname) == 390, "struct new_utsname is 390 bytes");
 
 #define PER_UNAME26 0x0020000
+#define PER_MASK_G 0xffu
+#define PER_LINUX32_G 8u
 
 long sys_uname(struct task *t, const struct sysargs *a)
 {
@@ -31,6 +33,8 @@ long sys_uname(struct task *t, const struct sysargs *a)
 	strncpy(n.release, t->personality & PER_UNAME26 ? "2.6.72" : kernel.release,
 		UTS_LEN - 1);
 	strncpy(n.version, kernel.version, UTS_LEN - 1);
+	if ((t->personality & PER_MASK_G) == PER_LINUX32_G) /* for builds that ask what they run on */
+		memcpy(n.machine, "i686", sizeof("i686"));
 	mutex_lock(&u->mu);
 	memcpy(n.nodename, u->nodename, UTS_LEN);
 	memcpy(n.domainname, u->domainname, UTS_LEN);

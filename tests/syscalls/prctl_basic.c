@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include <sched.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -117,6 +118,18 @@ TEST(uname_is_linux)
 	CHECK(uname(&u) == 0);
 	CHECK(strcmp(u.sysname, "Linux") == 0 && strcmp(u.machine, "x86_64") == 0);
 	CHECK_ERRNO(syscall(SYS_uname, NULL), EFAULT);
+}
+
+/* man 2 personality: builds ask uname what they are to build for. */
+TEST(personality_of_32_bits_says_so)
+{
+	struct utsname u;
+
+	CHECK(personality(0xffffffff) == 0);
+	CHECK(personality(PER_LINUX32) == 0 && uname(&u) == 0 && !strcmp(u.machine, "i686"));
+	CHECK(personality(PER_LINUX32 | ADDR_NO_RANDOMIZE) == PER_LINUX32);
+	CHECK(uname(&u) == 0 && !strcmp(u.machine, "i686"));
+	CHECK(personality(PER_LINUX) >= 0 && uname(&u) == 0 && !strcmp(u.machine, "x86_64"));
 }
 
 TEST_MAIN
