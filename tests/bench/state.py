@@ -34,8 +34,9 @@ class Bench:
 
     def hf(self, *args):
         with tempfile.TemporaryFile() as out:  # a restored container keeps it: a pipe would have no end
+            # No timeout: with one Python looks for the end in steps that double, up to 50 ms.
             p = subprocess.run([self.binary, "--root", self.state, "--log", self.log, "--debug", *args], stdin=subprocess.DEVNULL,
-                               stdout=out, stderr=subprocess.STDOUT, timeout=600, check=False)
+                               stdout=out, stderr=subprocess.STDOUT, check=False)
             out.seek(0)
             text = out.read().decode()
         if p.returncode:
