@@ -114,13 +114,12 @@ static const struct {
 };
 
 /* JSON integers are signed 64-bit here; -1 and 2^64-1 (which jansson reads as a real) mean no limit. */
-static uint64_t rlimit_value(const json_t *o, const char *key)
+static bool rlimit_value(const json_t *o, const char *key, uint64_t *ret)
 {
 	const json_t *v = json_object_get(o, key);
 
-	if (json_is_integer(v))
-		return (uint64_t)json_integer_value(v);
-	return UINT64_MAX;
+	*ret = json_is_integer(v) ? (uint64_t)json_integer_value(v) : UINT64_MAX;
+	return json_is_number(v);
 }
 
 static void parse_rlimits(struct spec_reader *r, const json_t *p,
@@ -151,8 +150,10 @@ static void parse_rlimits(struct spec_reader *r, const json_t *p,
 			spec_complain(r, "process.rlimits[].type:", what);
 			return;
 		}
-		l->soft = rlimit_value(o, "soft");
-		l->hard = rlimit_value(o, "hard");
+		if (!rlimit_value(o, "soft", &l->soft) || !rlimit_value(o, "hard", &l->hard)) {
+			spec_complain(r, "process.rlimits[]", "has no number as soft or hard limit");
+			return;
+		}
 		if (l->soft > l->hard) {
 			spec_complain(r, "process.rlimits[].soft",
 				      "is above the hard limit");

@@ -105,6 +105,13 @@ def apparmor_is_a_warning():
 
 
 @test
+def limits_without_a_number_are_refused():
+    for limit in ({"soft": 10}, {"hard": 10}, {"soft": "10", "hard": 20}, {"soft": 10, "hard": None}):
+        err = run("true", lambda p, x=limit: p.update(rlimits=[{"type": "RLIMIT_NOFILE", **x}]), 1)
+        assert "process.rlimits" in err, (limit, err)
+
+
+@test
 def directory_and_environment():
     def edit(p):
         p["cwd"] = "/new/dir"
